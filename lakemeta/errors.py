@@ -1,0 +1,83 @@
+"""Every error that lakemeta raises on purpose.
+
+A message is one sentence that says what is wrong, where, and what to do. ``exit_code`` is what the command
+line returns for the error: 1 failed, 2 usage or configuration, 3 refused with nothing changed, 5 commit state
+unknown.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LakemetaError(Exception):
+    """Base of every error that lakemeta raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class TableNotFoundError(LakemetaError, FileNotFoundError):
+    """No table of the expected format lies at the given place."""
+
+    exit_code = 2
+
+
+class OptionError(LakemetaError, ValueError):
+    """An option is unknown, malformed, contradictory or would delete live data."""
+
+    exit_code = 2
+
+    @classmethod
+    def unknown(cls, name: str, known: Iterable[str]) -> OptionError:
+        """The error for an option nobody knows; it names the nearest known one."""
+        near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return cls(f"unknown option {name}{hint}")
+
+
+class UnsupportedFeatureError(LakemetaError):
+    """The table uses a known feature that lakemeta does not handle; nothing was written."""
+
+    exit_code = 3
+
+
+class CorruptMetadataError(LakemetaError):
+    """Bytes do not parse, or facts contradict each other, so nothing may be planned or deleted."""
+
+    exit_code = 3
+
+
+class StalePlanError(LakemetaError):
+    """The table has moved since the plan was made, in a way that could make it wrong."""
+
+    exit_code = 3
+
+
+class CommitConflictError(LakemetaError):
+    """The commit surely did not happen; new files of this run have been removed."""
+
+
+class CommitStateUnknownError(LakemetaError):
+    """The commit may or may not have happened, so nothing was removed."""
+
+    exit_code = 5
+
+
+class StorageError(LakemetaError):
+    """The storage could not be read, listed or written; the message names the path."""
+
+
+class PathExistsError(StorageError, FileExistsError):
+    """A create-if-absent found the path taken."""
+
+
+class PathNotFoundError(StorageError, FileNotFoundError):
+    """A read or listing named a path that does not exist."""
+
+
+class ExecutorError(LakemetaError):
+    """A batch of work failed on a worker; the message names its first item."""

@@ -1,0 +1,87 @@
+"""Reports: what was done, every file accounted for.
+
+Sizes are bytes. A file that could not be deleted is an Outcome with status ``failed``, never an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import attrs
+
+Status = Literal["deleted", "absent", "failed"]
+
+Json = Any
+
+
+@attrs.frozen(slots=True)
+class Outcome:
+    """What became of one file: deleted, absent (counts as done: somebody deleted it before) or failed."""
+
+    path: str
+    status: Status
+    error: str | None = None
+
+    @property
+    def done(self) -> bool:
+        """True if the file is gone."""
+        return self.status != "failed"
+
+
+@attrs.frozen
+class Report:
+    """The result of applying one plan.
+
+    ``result`` carries the engine's own result names (Hudi: ``total_files_deleted``, ``earliest_commit_to_retain``;
+    Iceberg: ``rewritten_data_files_count``, ...). ``failed`` lists every file that is still there against the plan.
+    ``notes`` are sentences for a person: what was found on the way, what was left and why.
+    """
+
+    plan: str
+    table: str
+    committed: str | None
+    deleted_files: int = 0
+    absent_files: int = 0
+    freed_bytes: int = 0
+    deleted_directories: int = 0
+    failed: tuple[Outcome, ...] = attrs.field(default=(), converter=tuple)
+    result: Mapping[str, Json] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+
+    @property
+    def complete(self) -> bool:
+        """True if nothing failed."""
+        return not self.failed
+
+    def to_json(self) -> dict[str, Json]:
+        """The report as one JSON object: the engine's result names beside our own totals."""
+        return {
+            "report": self.plan,
+            "version": 1,
+            "table": self.table,
+            "committed": self.committed,
+            "complete": self.complete,
+            "deleted_files": self.deleted_files,
+            "absent_files": self.absent_files,
+            "failed_files": len(self.failed),
+            "freed_bytes": self.freed_bytes,
+            "deleted_directories": self.deleted_directories,
+            **dict(self.result),
+            "failed": [{"path": o.path, "error": o.error} for o in self.failed],
+            "notes": list(self.notes),
+        }
+
+
+def count(outcomes: Iterable[Outcome]) -> tuple[int, int, tuple[Outcome, ...]]:
+    """The numbers of deleted and absent files, and the outcomes that failed."""
+    deleted = absent = 0
+    failed: list[Outcome] = []
+    for outcome in outcomes:
+        if outcome.status == "deleted":
+            deleted += 1
+        elif outcome.status == "absent":
+            absent += 1
+        else:
+            failed.append(outcome)
+    return deleted, absent, tuple(failed)

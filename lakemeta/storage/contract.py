@@ -1,0 +1,100 @@
+"""The storage contract, as rules. ``tests/contract`` holds every implementation to them.
+
+Paths are absolute and without scheme, in the store's own form: ``/data/t/x`` on a local disk, ``bucket/t/x`` on S3,
+``/t/x`` in memory. :func:`lakemeta.storage.open_storage` turns a URL into a storage and such a path.
+
+1. A storage is picklable and cheap to ship to a worker: it holds options, never a connection.
+2. ``list_dir`` gives the direct children of a directory, ``walk`` every file below it. Either gives all of them or
+   raises StorageError: a listing that fails part-way never looks complete. A directory that is not there raises
+   PathNotFoundError. Entries come sorted by path.
+3. ``read`` gives whole contents and ``read_range`` a part; a missing file raises PathNotFoundError.
+4. ``create`` is atomic and fails with PathExistsError if the path is taken: nobody ever sees a part of the
+   content, and of two creators exactly one wins. A store that cannot promise this raises UnsupportedFeatureError.
+5. ``replace`` puts new content at a path that may exist; readers see the old or the new content.
+6. ``delete_many`` gives one Outcome a path, in the order given; an absent file counts as done. It retries what the
+   store says is worth retrying. It deletes files only, never a directory.
+7. ``delete_tree`` removes a directory and everything below it; absent is fine.
+8. Checksum side files of Hadoop's local file system (``.name.crc``) are not listed, and go with the file they are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Protocol
+
+import attrs
+
+from lakemeta.report import Outcome
+
+
+@attrs.frozen(slots=True)
+class Entry:
+    """One listed path: size in bytes (0 for a directory), last change in ms since the epoch (0 if unknown)."""
+
+    path: str
+    size: int
+    modified_ms: int
+    is_dir: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+class Storage(Protocol):
+    """One store; the module text holds the rules."""
+
+    scheme: str
+
+    def list_dir(self, path: str) -> list[Entry]:
+        """The direct children of a directory, sorted by path."""
+        ...
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        """Every file below a directory, in no promised order (sorting is the reader's choice)."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """True if a file or directory is there."""
+        ...
+
+    def size(self, path: str) -> int:
+        """The size of a file in bytes."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a file."""
+        ...
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """At most ``length`` bytes from ``start``."""
+        ...
+
+    def open_input(self, path: str) -> BinaryIO:
+        """A seekable binary reader."""
+        ...
+
+    def open_output(self, path: str) -> BinaryIO:
+        """A binary writer to a path nobody else uses; the content is there once it is closed."""
+        ...
+
+    def create(self, path: str, data: bytes) -> None:
+        """Atomically create a file that must not exist."""
+        ...
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put new content at a path."""
+        ...
+
+    def delete_many(self, paths: Sequence[str]) -> list[Outcome]:
+        """Delete files."""
+        ...
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a directory with everything in it."""
+        ...
+
+    def url(self, path: str) -> str:
+        """The path with its scheme, as other tools write it; a local path stays as it is."""
+        ...
