@@ -1,0 +1,300 @@
+"""Avro containers and bare records, as bytes in and plain values out, over fastavro.
+
+Values are plain: logical types are not applied, so a date is its int of days, a decimal its big-endian
+bytes, a uuid its 16 bytes, and what was read is written back bit for bit. A value of a union that has more
+than one record type is a dict; ask for ``tagged`` values to get (full type name, dict) instead. Writing takes
+either form, and the tagged one is the way to say which record of a union is meant (``IntWrapper`` and
+``LongWrapper`` look alike).
+
+Schemas are taken as Java writes them (``avro.java.string``, ``null`` defaults in any place), as JSON text or
+as parsed JSON.
+"""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+import json
+import lzma
+import struct
+import zlib
+from functools import lru_cache
+from io import BytesIO
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import fastavro
+
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+Schema = Any  # JSON text, or what json.loads made of it
+
+MAGIC: Final = b"Obj\x01"
+SYNC_SIZE: Final = 16
+_BLOCK_RECORDS: Final = 4000
+_HEADER_MAP: Final = '{"type":"map","values":"bytes"}'
+_CODECS_ELSEWHERE: Final = ("snappy", "zstandard", "lz4")
+
+# What fastavro raises for bytes that are not what the schema says, and for schemas that are none.
+_DECODE_ERRORS: Final = (
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    AssertionError,
+    MemoryError,
+    RecursionError,
+    struct.error,
+    fastavro.schema.SchemaParseException,
+)
+
+
+def read_container(data: bytes, where: str, *, tagged: bool = False) -> tuple[dict[str, Any], list[Any]]:
+    """The writer schema and all records of an Avro object container file.
+
+    Raises CorruptMetadataError, naming ``where`` and the byte, if the file is empty, truncated or not Avro,
+    and UnsupportedFeatureError for a codec that is not null, deflate, bzip2 or xz. A file cut exactly between
+    two blocks cannot be told from a whole one: the format has no end mark.
+    """
+    header = _read_header(data, where)
+    records: list[Any] = []
+    position = header.end
+    while position < len(data):
+        try:
+            count, position = _read_long(data, position)
+            size, position = _read_long(data, position)
+        except IndexError as error:
+            raise _corrupt(where, position, "the file ends within a block header") from error
+        end = position + size
+        if size < 0 or data[end : end + SYNC_SIZE] != header.sync_marker:
+            raise _corrupt(where, position, "a block of records is damaged or cut off")
+        block = _unpack(data[position:end], header, where, position)
+        records += _decode_block(header.schema_text, block, count, where, position, tagged)
+        position = end + SYNC_SIZE
+    return json.loads(header.schema_text), records
+
+
+def container_metadata(data: bytes, where: str) -> dict[str, bytes]:
+    """The key-value metadata in the header of a container, ``avro.schema`` and ``avro.codec`` included."""
+    return dict(_read_header(data, where).metadata)
+
+
+def write_container(
+    schema: Schema,
+    records: Iterable[Any],
+    *,
+    codec: str = "null",
+    metadata: Mapping[str, bytes | str] | None = None,
+    sync_marker: bytes | None = None,
+) -> bytes:
+    """An Avro object container file with the given records; the same arguments give the same bytes.
+
+    ``codec`` is null or deflate. ``sync_marker`` is 16 bytes; by default they are a hash of the records.
+    Raises ValueError if a record does not fit the schema.
+    """
+    if codec not in ("null", "deflate"):
+        raise ValueError(f"Avro files are written with codec null or deflate, not {codec}")
+    text = schema_text(schema)
+    blocks = [(len(batch), _encode_block(text, batch)) for batch in _batches(records)]
+    if codec == "deflate":
+        blocks = [(count, _deflate(raw)) for count, raw in blocks]
+    sync = sync_marker or hashlib.sha256(b"".join(raw for _, raw in blocks)).digest()[:SYNC_SIZE]
+    if len(sync) != SYNC_SIZE:
+        raise ValueError(f"a sync marker has {SYNC_SIZE} bytes, not {len(sync)}")
+    header: dict[str, bytes] = {"avro.schema": text.encode()}
+    if codec != "null":
+        header["avro.codec"] = codec.encode()
+    header |= {k: v.encode() if isinstance(v, str) else v for k, v in (metadata or {}).items()}
+    parts = [MAGIC, write_datum(_HEADER_MAP, header), sync]
+    for count, raw in blocks:
+        parts += [_long(count), _long(len(raw)), raw, sync]
+    return b"".join(parts)
+
+
+def read_datum(schema: Schema, data: bytes, where: str, *, tagged: bool = False) -> Any:
+    """Decode one bare value that fills ``data`` exactly; raises CorruptMetadataError naming ``where``."""
+    stream = BytesIO(data)
+    value = _decode(_parsed(schema_text(schema), where), stream, where, 0, tagged)
+    if stream.tell() != len(data):
+        raise _corrupt(where, stream.tell(), f"an Avro value ends here, {len(data)} bytes were to be read")
+    return value
+
+
+def read_data(schema: Schema, values: Sequence[bytes], where: str, *, tagged: bool = False) -> list[Any]:
+    """Decode many bare values of one schema in one go, several times faster than one by one."""
+    text = schema_text(schema)
+    try:
+        return _decode_block(text, b"".join(values), len(values), where, 0, tagged)
+    except CorruptMetadataError:
+        # One by one, so that the error names the value.
+        named = ((f"value {number} of {where}", value) for number, value in enumerate(values))
+        return [read_datum(text, value, name, tagged=tagged) for name, value in named]
+
+
+def write_datum(schema: Schema, value: Any) -> bytes:
+    """Encode one bare value; raises ValueError if it does not fit the schema."""
+    out = BytesIO()
+    parsed = _parsed(schema_text(schema), "the schema to write with")
+    try:
+        fastavro.schemaless_writer(out, parsed, value)
+    except (TypeError, KeyError, IndexError, AttributeError, OverflowError, struct.error) as error:
+        raise ValueError(f"a value does not fit its Avro schema: {error}") from error
+    return out.getvalue()
+
+
+def write_data(schema: Schema, values: Sequence[Any]) -> list[bytes]:
+    """Encode many bare values of one schema; raises ValueError if one does not fit."""
+    text = schema_text(schema)
+    return [write_datum(text, value) for value in values]
+
+
+def schema_text(schema: Schema) -> str:
+    """The JSON text of a schema; text is taken as it is."""
+    return schema if isinstance(schema, str) else json.dumps(schema, separators=(",", ":"))
+
+
+@attrs.frozen(slots=True)
+class _Header:
+    metadata: Mapping[str, bytes]
+    schema_text: str
+    codec: str
+    sync_marker: bytes
+    end: int
+
+
+def _read_header(data: bytes, where: str) -> _Header:
+    if not data:
+        raise CorruptMetadataError(f"{where} is empty; an Avro file was expected")
+    if not data.startswith(MAGIC):
+        raise CorruptMetadataError(f"{where} is not an Avro file: it starts with {data[:4]!r}")
+    stream = BytesIO(data)
+    stream.seek(len(MAGIC))
+    metadata = _decode(_parsed(_HEADER_MAP, where), stream, where, len(MAGIC), False)
+    sync = stream.read(SYNC_SIZE)
+    if len(sync) != SYNC_SIZE:
+        raise _corrupt(where, len(data), "the file ends within its header")
+    try:
+        schema = metadata["avro.schema"].decode()
+        codec = metadata.get("avro.codec", b"null").decode()
+    except (KeyError, UnicodeDecodeError) as error:
+        raise _corrupt(where, len(MAGIC), "the header has no readable avro.schema and avro.codec") from error
+    return _Header(metadata, schema, codec, sync, stream.tell())
+
+
+def _unpack(block: bytes, header: _Header, where: str, position: int) -> bytes:
+    unpack: Callable[[bytes], bytes] | None = {
+        "null": bytes,
+        "deflate": lambda raw: zlib.decompress(raw, -zlib.MAX_WBITS),
+        "bzip2": bz2.decompress,
+        "xz": lzma.decompress,
+    }.get(header.codec)
+    if unpack is None:
+        if header.codec in _CODECS_ELSEWHERE:
+            raise UnsupportedFeatureError(
+                f"{where} uses Avro codec {header.codec}; lakemeta reads null, deflate, bzip2 and xz"
+            )
+        raise CorruptMetadataError(f"{where} names an Avro codec that does not exist: {header.codec!r}")
+    try:
+        return unpack(block)
+    except (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError, MemoryError) as error:
+        raise _corrupt(where, position, f"a {header.codec} block does not decompress: {error}") from error
+
+
+def _deflate(raw: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(raw) + packer.flush()
+
+
+def _decode_block(text: str, block: bytes, count: int, where: str, position: int, tagged: bool) -> list[Any]:
+    # n records back to back are an Avro array without its frame; fastavro reads a whole array in one call.
+    if not 0 <= count <= len(block):
+        raise _corrupt(where, position, f"{count} records cannot lie in {len(block)} bytes")
+    prefix = _long(count) if count else b""
+    stream = BytesIO(b"".join((prefix, block, b"\0")))
+    records: list[Any] = _decode(_parsed(_array(text), where), stream, where, position, tagged)
+    if len(records) != count or stream.tell() != len(prefix) + len(block) + 1:
+        raise _corrupt(where, position, f"the next {len(block)} bytes do not hold exactly {count} records")
+    return records
+
+
+def _encode_block(text: str, records: Sequence[Any]) -> bytes:
+    framed = write_datum(_array(text), records)
+    return framed[len(_long(len(records))) : -1]
+
+
+def _array(text: str) -> str:
+    return f'{{"type":"array","items":{text}}}'
+
+
+def _batches(records: Iterable[Any]) -> Iterator[list[Any]]:
+    iterator = iter(records)
+    while batch := list(islice(iterator, _BLOCK_RECORDS)):
+        yield batch
+
+
+def _decode(parsed: Any, stream: BytesIO, where: str, position: int, tagged: bool) -> Any:
+    start = stream.tell()
+    try:
+        return fastavro.schemaless_reader(
+            stream, parsed, None, return_record_name=tagged, return_record_name_override=tagged
+        )
+    except _DECODE_ERRORS as error:
+        problem = f"not what its Avro schema says ({type(error).__name__} {error})"
+        raise _corrupt(where, position + stream.tell() - start, problem) from error
+
+
+@lru_cache(maxsize=256)
+def _parse_text(text: str) -> Any:
+    return fastavro.parse_schema(_without_logical_types(json.loads(text)))
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return _parse_text(text)
+    except _DECODE_ERRORS as error:
+        raise CorruptMetadataError(f"{where} carries an Avro schema that does not parse: {error}") from error
+
+
+def _without_logical_types(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_logical_types(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {k: v for k, v in schema.items() if k != "logicalType"}
+    for nested in ("type", "items", "values"):
+        if nested in kept:
+            kept[nested] = _without_logical_types(kept[nested])
+    if isinstance(kept.get("fields"), list):
+        kept["fields"] = [_without_logical_types(field) for field in kept["fields"]]
+    return kept
+
+
+def _corrupt(where: str, position: int, problem: str) -> CorruptMetadataError:
+    return CorruptMetadataError(f"{where} is damaged at byte {position}: {problem}")
+
+
+def _long(value: int) -> bytes:
+    zigzag = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append((zigzag & 0x7F) | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+def _read_long(data: bytes, position: int) -> tuple[int, int]:
+    shift = zigzag = 0
+    while True:
+        byte = data[position]
+        position += 1
+        zigzag |= (byte & 0x7F) << shift
+        if byte < 0x80 or shift > 56:
+            return (zigzag >> 1) ^ -(zigzag & 1), position
+        shift += 7
