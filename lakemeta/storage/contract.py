@@ -6,13 +6,16 @@ Paths are absolute and without scheme, in the store's own form: ``/data/t/x`` on
 1. A storage is picklable and cheap to ship to a worker: it holds options, never a connection.
 2. ``list_dir`` gives the direct children of a directory, ``walk`` every file below it. Either gives all of them or
    raises StorageError: a listing that fails part-way never looks complete. A directory that is not there raises
-   PathNotFoundError. Entries come sorted by path.
+   PathNotFoundError; object stores have no empty directories. ``list_dir`` is sorted by path, ``walk`` promises
+   no order. A file or directory that vanishes meanwhile may be left out.
 3. ``read`` gives whole contents and ``read_range`` a part; a missing file raises PathNotFoundError.
 4. ``create`` is atomic and fails with PathExistsError if the path is taken: nobody ever sees a part of the
    content, and of two creators exactly one wins. A store that cannot promise this raises UnsupportedFeatureError.
+   After any other StorageError it is unknown whether the file is there.
 5. ``replace`` puts new content at a path that may exist; readers see the old or the new content.
 6. ``delete_many`` gives one Outcome a path, in the order given; an absent file counts as done. It retries what the
-   store says is worth retrying. It deletes files only, never a directory.
+   store says is worth retrying. It deletes files only, never a directory. A store that cannot tell an absent file
+   from one it has just deleted says ``deleted``.
 7. ``delete_tree`` removes a directory and everything below it; absent is fine.
 8. Checksum side files of Hadoop's local file system (``.name.crc``) are not listed, and go with the file they are for.
 """
@@ -45,7 +48,10 @@ class Entry:
 class Storage(Protocol):
     """One store; the module text holds the rules."""
 
-    scheme: str
+    @property
+    def scheme(self) -> str:
+        """``file``, ``s3``, ``memory``, ..."""
+        ...
 
     def list_dir(self, path: str) -> list[Entry]:
         """The direct children of a directory, sorted by path."""

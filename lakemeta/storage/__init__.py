@@ -1,0 +1,63 @@
+"""Stores of table files, behind one contract: local disks, S3, and fsspec's other file systems to read from."""
+
+from __future__ import annotations
+
+import os.path
+from typing import TYPE_CHECKING
+
+from lakemeta.errors import OptionError, UnsupportedFeatureError
+from lakemeta.paths import split_scheme
+from lakemeta.storage.contract import Entry, Storage
+from lakemeta.storage.local import LocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
+
+# Their URLs name a machine, which is no part of the path, so paths in metadata could not be compared.
+_HOST_SCHEMES = frozenset({"hdfs", "webhdfs", "sftp", "ssh", "ftp", "smb", "http", "https", "viewfs", "abfs", "abfss"})
+
+
+def open_storage(url: str, options: Mapping[str, str] | None = None) -> tuple[Storage, str]:
+    """The storage of a URL and the path in it: without scheme, absolute, without trailing slash or dot parts.
+
+    A URL without scheme is a local path, relative to the working directory if it is relative. ``options`` are
+    fsspec's ``storage_options`` as text; on S3 pyiceberg's names (``s3.endpoint``, ...) are understood as well.
+    Nothing is looked up. Raises OptionError for a malformed URL or option and UnsupportedFeatureError for a scheme
+    that cannot work.
+    """
+    options = dict(options or {})
+    try:
+        scheme, path = split_scheme(url)
+    except ValueError as error:
+        raise OptionError(f"{url!r} is not the URL of a table: {error}") from None
+    if not path or "\0" in path:
+        raise OptionError(f"{url!r} is not the path of a table")
+    if scheme in {"", "file"}:
+        _no_options("a local path", options)
+        return LocalStorage(), os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves .. in
+    path = path.rstrip("/")
+    if not {"", ".", ".."}.isdisjoint(path.removeprefix("/").split("/")):
+        raise OptionError(f"{url!r} has an empty or a dot part; write the path without")
+    return _remote(scheme, options), path
+
+
+def _remote(scheme: str, options: dict[str, str]) -> Storage:
+    if scheme in _HOST_SCHEMES:
+        raise UnsupportedFeatureError(f"{scheme}:// is not supported; use s3://, a local path or a mounted directory")
+    if scheme == "s3":
+        from lakemeta.storage.s3 import s3_storage
+
+        return s3_storage(options)
+    from lakemeta.storage.remote import FsspecStorage, MemoryStorage
+
+    if scheme == "memory":
+        _no_options("memory://", options)
+        return MemoryStorage("memory")
+    return FsspecStorage(scheme, options)
+
+
+def _no_options(place: str, options: dict[str, str]) -> None:
+    if options:
+        raise OptionError(f"{place} takes no storage options, but {', '.join(options)} was given")

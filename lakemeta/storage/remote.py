@@ -1,0 +1,226 @@
+"""Stores reached through fsspec. Only this package imports it, and only once such a store is used.
+
+A path is what fsspec calls a path without protocol: ``bucket/t/x``, in memory ``/t/x``.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import attrs
+
+from lakemeta.errors import OptionError, PathExistsError, PathNotFoundError, StorageError, UnsupportedFeatureError
+from lakemeta.report import Outcome
+from lakemeta.storage.contract import Entry
+from lakemeta.storage.failure import reason, storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_CONNECTING = threading.Lock()
+_MEMORY_CREATES = threading.Lock()
+_TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
+
+
+@attrs.define
+class FsspecStorage:
+    """Any file system of fsspec, to read, list and delete from.
+
+    It cannot be written to: fsspec promises neither an exclusive create nor an atomic replace. The stores that
+    have them are subclasses. ``options`` are the arguments of the file system and may hold credentials, so they
+    are in no repr. The file system itself is made on first use in each process, and keeps no cached listings.
+    """
+
+    scheme: str
+    options: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    _made: tuple[int, Any] | None = attrs.field(default=None, init=False, repr=False, eq=False)
+
+    def __getstate__(self) -> tuple[str, Mapping[str, Any]]:
+        return self.scheme, self.options
+
+    def __setstate__(self, state: tuple[str, Mapping[str, Any]]) -> None:
+        self.scheme, self.options = state
+        self._made = None
+
+    @property
+    def fs(self) -> Any:
+        """The fsspec file system of this process."""
+        with _CONNECTING:
+            if self._made is None or self._made[0] != os.getpid():
+                self._made = os.getpid(), self._connect()
+            return self._made[1]
+
+    def _connect(self) -> Any:
+        import fsspec
+
+        try:
+            return fsspec.filesystem(self.scheme, use_listings_cache=False, skip_instance_cache=True, **self.options)
+        except ImportError as error:
+            raise OptionError(f"{self.scheme}:// needs a package that is not installed: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"{self.scheme}:// does not take these storage options: {error}") from error
+
+    def list_dir(self, path: str) -> list[Entry]:
+        """The direct children of a directory, sorted by path."""
+        with storage_errors("list", path):
+            found = self.fs.ls(path, detail=True, refresh=True)
+        if any(info["name"].rstrip("/") == path and info["type"] != "directory" for info in found):
+            raise StorageError(f"cannot list {path}: it is a file")
+        entries = (_entry(info) for info in found)
+        return sorted(_below(path, entries), key=lambda entry: entry.path)
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        """Every file below a directory. fsspec's own walk skips what it cannot list, so this one lists itself."""
+        pending = self.list_dir(path)
+        while pending:
+            entry = pending.pop()
+            if entry.is_dir:
+                pending += self.list_dir(entry.path)
+            else:
+                yield entry
+
+    def exists(self, path: str) -> bool:
+        """True if a file or directory is there."""
+        try:
+            self._info(path)
+        except PathNotFoundError:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        """The size of a file in bytes."""
+        return int(self._info(path)["size"])
+
+    def _info(self, path: str) -> Any:
+        with storage_errors("look up", path):
+            return self.fs.info(path)
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a file."""
+        with storage_errors("read", path):
+            return cast("bytes", self.fs.cat_file(path))
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """At most ``length`` bytes from ``start``."""
+        with storage_errors("read", path):
+            return cast("bytes", self.fs.cat_file(path, start=start, end=start + length))
+
+    def open_input(self, path: str) -> BinaryIO:
+        """A seekable binary reader."""
+        with storage_errors("read", path):
+            return cast("BinaryIO", self.fs.open(path, "rb"))
+
+    def open_output(self, path: str) -> BinaryIO:
+        """Refused."""
+        raise self._no_writing(path)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Refused."""
+        raise self._no_writing(path)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Refused."""
+        raise self._no_writing(path)
+
+    def _no_writing(self, path: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(
+            f"cannot write {path}: {self.scheme}:// is not known to create files exclusively, so lakemeta only reads "
+            f"there; keep the table on s3:// or a local disk to maintain it"
+        )
+
+    def delete_many(self, paths: Sequence[str]) -> list[Outcome]:
+        """Delete files, one by one."""
+        return [self._delete(path) for path in paths]
+
+    def _delete(self, path: str) -> Outcome:
+        try:
+            self.fs.rm_file(path)
+        except FileNotFoundError:
+            return Outcome(path, "absent")
+        except Exception as error:  # noqa: BLE001 - a file system raises what it likes; the outcome tells it
+            return Outcome(path, "failed", reason(error))
+        return Outcome(path, "deleted")
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a directory with everything in it."""
+        with storage_errors("remove", path):
+            if self.fs.exists(path):
+                self.fs.rm(path, recursive=True)
+
+    def url(self, path: str) -> str:
+        """The path with its scheme."""
+        return f"{self.scheme}://{path}"
+
+
+class MemoryStorage(FsspecStorage):
+    """fsspec's memory of this process, for tests and demonstrations: every instance sees the same files."""
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        """Every file below a directory: one pass, as every listing in memory goes over all files there are."""
+        self.list_dir(path)
+        with storage_errors("list", path):
+            found = self.fs.find(path, detail=True)
+        return _below(path, (_entry(info) for info in found.values()))
+
+    def open_input(self, path: str) -> BinaryIO:
+        """A reader of its own: fsspec's would share its position with every other."""
+        return io.BytesIO(self.read(path))
+
+    def open_output(self, path: str) -> BinaryIO:
+        """A binary writer; the content is there once it is closed."""
+        return _MemoryWriter(self, path)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create a file that must not exist, one creator at a time."""
+        with _MEMORY_CREATES, storage_errors("create", path):
+            if self.fs.exists(path):
+                raise PathExistsError(f"cannot create {path}: it exists")
+            self.fs.pipe_file(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put new content at a path."""
+        with _MEMORY_CREATES, storage_errors("write", path):
+            self.fs.pipe_file(path, data)
+
+
+class _MemoryWriter(io.BytesIO):
+    def __init__(self, storage: MemoryStorage, path: str) -> None:
+        super().__init__()
+        self._storage, self._path = storage, path
+
+    def close(self) -> None:
+        if not self.closed:
+            self._storage.replace(self._path, self.getvalue())
+        super().close()
+
+
+def _entry(info: Mapping[str, Any]) -> Entry:
+    name = info["name"].rstrip("/")
+    if info["type"] == "directory":
+        return Entry(name, 0, 0, is_dir=True)
+    if info.get("size") is None:
+        raise StorageError(f"cannot list {name}: the store does not tell its size")
+    return Entry(name, int(info["size"]), _modified_ms(info))
+
+
+def _modified_ms(info: Mapping[str, Any]) -> int:
+    value = next((info[key] for key in _TIMES if info.get(key) is not None), 0)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    return int(value * 1000)
+
+
+def _below(path: str, entries: Iterator[Entry]) -> Iterator[Entry]:
+    """The entries, each of which must have a name below ``path``; but for Hadoop's checksum files."""
+    prefix = path.rstrip("/") + "/"
+    for entry in entries:
+        if not entry.path.startswith(prefix):
+            raise StorageError(f"cannot list {path}: the store answers with {entry.path}, which is not in it")
+        if not (entry.name.startswith(".") and entry.name.endswith(".crc")):
+            yield entry

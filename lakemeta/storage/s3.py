@@ -1,0 +1,318 @@
+"""Amazon S3 and what speaks its protocol, over s3fs.
+
+Keys are handed to the service as they are; s3fs contributes the connection, the credentials and the retries of
+throttled requests (its own for SlowDown, botocore's for 5xx answers and broken connections).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from lakemeta.errors import OptionError, PathExistsError, PathNotFoundError, StorageError, UnsupportedFeatureError
+from lakemeta.report import Outcome
+from lakemeta.storage.contract import Entry
+from lakemeta.storage.failure import reason, storage_errors
+from lakemeta.storage.remote import FsspecStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+KEYS_A_REQUEST = 1000
+ATTEMPTS = 6
+_TRY_AGAIN = frozenset({"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "503", "500"})
+_READ_BLOCK = 8 * 2**20
+_WRITER = "lakemeta-writer"
+
+# pyiceberg's names of the options that s3fs has under another name
+_ICEBERG_NAMES = {
+    "s3.endpoint": "endpoint_url",
+    "s3.access-key-id": "key",
+    "s3.secret-access-key": "secret",
+    "s3.session-token": "token",
+    "s3.region": "region_name",
+    "s3.path-style-access": "path_style",
+    "s3.anonymous": "anon",
+}
+_TEXT = frozenset({"key", "secret", "token", "endpoint_url", "profile"})
+_FLAGS = frozenset({"anon", "use_ssl", "requester_pays"})
+_JSON = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
+_OWN = frozenset({"region_name", "path_style"})
+
+
+def s3_storage(options: Mapping[str, str]) -> S3Storage:
+    """The S3 store of these options: s3fs names or pyiceberg's, text only. Raises OptionError for unknown ones."""
+    try:
+        import s3fs  # noqa: F401
+    except ImportError:
+        raise OptionError("s3:// needs s3fs: pip install 'lakemeta[s3]'") from None
+    return S3Storage("s3", s3fs_arguments(options))
+
+
+def s3fs_arguments(options: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of s3fs for our options. Raises OptionError for an unknown, doubled or malformed one."""
+    arguments: dict[str, Any] = {}
+    for name, text in options.items():
+        own = _ICEBERG_NAMES.get(name, name)
+        if own not in _TEXT | _FLAGS | _JSON | _OWN:
+            raise OptionError.unknown(name, [*_ICEBERG_NAMES, *_TEXT, *_FLAGS, *_JSON, *_OWN])
+        value = _value(name, own, text)
+        if arguments.setdefault(own, value) != value:
+            raise OptionError(f"the storage option {name} is given twice, under two names and with two values")
+    region, path_style = arguments.pop("region_name", None), arguments.pop("path_style", None)
+    if region is not None:
+        arguments["client_kwargs"] = {"region_name": region, **arguments.get("client_kwargs", {})}
+    if path_style is not None:
+        addressing = {"s3": {"addressing_style": "path" if path_style else "virtual"}}
+        arguments["config_kwargs"] = {**addressing, **arguments.get("config_kwargs", {})}
+    return arguments
+
+
+def _value(name: str, own: str, text: str) -> Any:
+    if own in _JSON:
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise OptionError(f"the storage option {name} is not a JSON object")
+        return value
+    if own in _FLAGS or own == "path_style":
+        if text.lower() not in {"true", "false"}:
+            raise OptionError(f"the storage option {name} is {text!r}; it must be true or false")
+        return text.lower() == "true"
+    return text
+
+
+class S3Storage(FsspecStorage):
+    """S3 with exclusive creates (``If-None-Match: *``) and bulk deletes.
+
+    A delete cannot tell a file it removed from one that was not there: both are ``deleted``.
+    """
+
+    def list_dir(self, path: str) -> list[Entry]:
+        """The direct children of a directory, sorted by path. S3 has no empty directories."""
+        entries = []
+        bucket, prefix = _directory(path)
+        with storage_errors("list", path):
+            for page in self._pages(bucket, prefix, Delimiter="/"):
+                entries += [_directory_entry(bucket, found) for found in page.get("CommonPrefixes", ())]
+                entries += _files(bucket, page)
+                if not entries and page.get("Contents"):
+                    return []  # only its marker object: an empty directory that somebody made
+        if not entries:
+            raise PathNotFoundError(f"cannot list {path}: there is nothing in it")
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def walk(self, path: str) -> Iterator[Entry]:
+        """Every file below a directory."""
+        bucket, prefix = _directory(path)
+        empty = True
+        for page in self._pages_of(path, bucket, prefix):
+            empty = empty and not page.get("Contents")
+            yield from _files(bucket, page)
+        if empty:
+            raise PathNotFoundError(f"cannot list {path}: there is nothing in it")
+
+    def _pages_of(self, path: str, bucket: str, prefix: str) -> Iterator[Any]:
+        with storage_errors("list", path):
+            yield from self._pages(bucket, prefix)
+
+    def _pages(self, bucket: str, prefix: str, **more: Any) -> Iterator[Any]:
+        while True:
+            page = self._call("list_objects_v2", Bucket=bucket, Prefix=prefix, **more)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            more["ContinuationToken"] = page["NextContinuationToken"]
+
+    def _call(self, method: str, **arguments: Any) -> Any:
+        return self.fs.call_s3(method, **arguments)
+
+    def exists(self, path: str) -> bool:
+        """True if a file or directory is there."""
+        bucket, prefix = _directory(path)
+        with storage_errors("look up", path):
+            try:
+                if prefix:
+                    self._head(path)
+                    return True
+            except FileNotFoundError:
+                pass
+            try:
+                page = self._call("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
+            except FileNotFoundError:
+                return False
+            return bool(page.get("Contents"))
+
+    def size(self, path: str) -> int:
+        """The size of a file in bytes."""
+        with storage_errors("look up", path):
+            return int(self._head(path)["ContentLength"])
+
+    def _head(self, path: str) -> Any:
+        bucket, key = _bucket_key(path)
+        return self._call("head_object", Bucket=bucket, Key=key)
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a file."""
+        return super().read(_s3fs_name(path))
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """At most ``length`` bytes from ``start``."""
+        return super().read_range(_s3fs_name(path), start, length) if length else b""
+
+    def open_input(self, path: str) -> BinaryIO:
+        """A seekable binary reader that reads ahead by 8 MiB."""
+        with storage_errors("read", path):
+            return cast("BinaryIO", self.fs.open(_s3fs_name(path), "rb", block_size=_READ_BLOCK))
+
+    def open_output(self, path: str) -> BinaryIO:
+        """A binary writer; the object appears once it is closed."""
+        with storage_errors("write", path):
+            return cast("BinaryIO", self.fs.open(_s3fs_name(path), "wb"))
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create a file that must not exist, by a conditional put.
+
+        The object carries a token of this call: an answer that got lost makes the connection repeat the put, and
+        then the service finds our own object in the way.
+        """
+        with storage_errors("create", path):
+            self._need_conditional_put()
+            token = secrets.token_hex(16)
+            for attempt in range(ATTEMPTS):
+                code = self._put_if_absent(path, data, token)
+                if code is None:
+                    return
+                if code == "PreconditionFailed":
+                    if self._head(path).get("Metadata", {}).get(_WRITER) == token:
+                        return
+                    raise PathExistsError(f"cannot create {path}: it exists")
+                _back_off(attempt)
+            raise StorageError(f"cannot create {path}: the store reports a conflicting request, again and again")
+
+    def _put_if_absent(self, path: str, data: bytes, token: str) -> str | None:
+        bucket, key = _bucket_key(path)
+        target = {"Bucket": bucket, "Key": key, "Metadata": {_WRITER: token}}
+        try:
+            self._call("put_object", Body=data, IfNoneMatch="*", **target)
+        except OSError as error:
+            code = _code(error)
+            if code in {"PreconditionFailed", "412"}:
+                return "PreconditionFailed"
+            if code in {"ConditionalRequestConflict", "409"}:
+                return "ConditionalRequestConflict"
+            raise
+        return None
+
+    def _need_conditional_put(self) -> None:
+        """Refuse a botocore that does not know the condition: s3fs would leave it out of the request."""
+        put = self.fs.s3.meta.service_model.operation_model("PutObject")
+        if "IfNoneMatch" not in put.input_shape.members:
+            raise UnsupportedFeatureError("this botocore has no conditional put; pip install -U s3fs aiobotocore")
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put new content at a path."""
+        bucket, key = _bucket_key(path)
+        with storage_errors("write", path):
+            self._call("put_object", Bucket=bucket, Key=key, Body=data)
+
+    def delete_many(self, paths: Sequence[str]) -> list[Outcome]:
+        """Delete files, 1000 a request, trying again for those that the service had no time for."""
+        buckets: dict[str, list[str]] = defaultdict(list)
+        for path in dict.fromkeys(paths):
+            buckets[path.partition("/")[0]].append(path)
+        failed: dict[str, str] = {}
+        for bucket, mine in buckets.items():
+            for start in range(0, len(mine), KEYS_A_REQUEST):
+                failed |= self._delete_batch(bucket, mine[start : start + KEYS_A_REQUEST])
+        return [
+            Outcome(path, "failed", failed[path]) if path in failed else Outcome(path, "deleted") for path in paths
+        ]
+
+    def _delete_batch(self, bucket: str, paths: list[str]) -> dict[str, str]:
+        """The error of each path that is still there."""
+        failed: dict[str, str] = {}
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                _back_off(attempt - 1)
+            errors = self._delete_once(bucket, paths)
+            again = [path for path, code, _ in errors if code in _TRY_AGAIN]
+            failed |= {path: f"{code}: {message}" for path, code, message in errors}
+            for path in set(paths) - {path for path, _, _ in errors}:
+                failed.pop(path, None)
+            if not again:
+                break
+            paths = again
+        return failed
+
+    def _delete_once(self, bucket: str, paths: list[str]) -> list[tuple[str, str, str]]:
+        """One DeleteObjects request: path, code and message of each error. A failed request fails all of them."""
+        objects = [{"Key": path[len(bucket) + 1 :]} for path in paths]
+        try:
+            answer = self._call("delete_objects", Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+        except Exception as error:  # noqa: BLE001 - botocore's own errors are of many kinds; the outcome tells it
+            return [(path, _code(error) or type(error).__name__, reason(error)) for path in paths]
+        return [
+            (f"{bucket}/{error['Key']}", error.get("Code", ""), error.get("Message", ""))
+            for error in answer.get("Errors", ())
+        ]
+
+    def delete_tree(self, path: str) -> None:
+        """Remove everything below a directory, its marker objects too."""
+        bucket, prefix = _directory(path)
+        with storage_errors("remove", path):
+            try:
+                for page in self._pages(bucket, prefix):
+                    paths = [f"{bucket}/{found['Key']}" for found in page.get("Contents", ())]
+                    left = [outcome for outcome in self.delete_many(paths) if not outcome.done]
+                    if left:
+                        raise StorageError(f"cannot remove {left[0].path}: {left[0].error}; {path} is not empty yet")
+            except FileNotFoundError:
+                return  # no such bucket
+
+
+def _bucket_key(path: str) -> tuple[str, str]:
+    bucket, _, key = path.partition("/")
+    return bucket, key
+
+
+def _directory(path: str) -> tuple[str, str]:
+    bucket, key = _bucket_key(path)
+    return bucket, f"{key}/" if key else ""
+
+
+def _s3fs_name(path: str) -> str:
+    """The path, unless s3fs would read a part of its name as the version of an object."""
+    if "?versionId=" in path:
+        raise UnsupportedFeatureError(f"cannot open {path}: s3fs takes ?versionId= in a name for a version")
+    return path
+
+
+def _files(bucket: str, page: Any) -> list[Entry]:
+    """The files of a page; an object whose key ends with a slash marks a directory."""
+    return [
+        Entry(f"{bucket}/{found['Key']}", found["Size"], int(found["LastModified"].timestamp() * 1000))
+        for found in page.get("Contents", ())
+        if not found["Key"].endswith("/")
+    ]
+
+
+def _directory_entry(bucket: str, found: Any) -> Entry:
+    return Entry(f"{bucket}/{found['Prefix'][:-1]}", 0, 0, is_dir=True)
+
+
+def _code(error: BaseException) -> str | None:
+    """The service's error code; s3fs keeps the answer in the cause of the error it raises."""
+    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None) or {}
+    return cast("str | None", response.get("Error", {}).get("Code"))
+
+
+def _back_off(attempt: int) -> None:
+    """Sleep up to 0.1 s, 0.2 s, 0.4 s, ...: a random part of it, so that many workers do not come back at once."""
+    time.sleep(random.uniform(0, 0.1 * 2**attempt))
