@@ -1,0 +1,1 @@
+"""Apache Iceberg tables: model, planning and commits."""
