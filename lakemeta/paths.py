@@ -40,7 +40,7 @@ def inside(root: str, path: str) -> str:
     """The store path of ``path``, a path or URL from metadata, which must lie strictly under ``root``.
 
     ``root`` is a store path or a URL. The schemes s3, s3a and s3n mean the same; a path without scheme and
-    bucket (Hadoop's ``Path.getPathWithoutSchemeAndAuthority``, as in Hudi's plans) lies in the bucket of the root.
+    bucket (Hadoop's ``Path.getPathWithoutSchemeAndAuthority``, as in Hudi's plans) lies in the root's bucket.
     Raises CorruptMetadataError if the path lies elsewhere, or has ``.``, ``..``, empty parts or a NUL in it.
     """
     try:

@@ -1,4 +1,4 @@
-"""Stores of table files, behind one contract: local disks, S3, and fsspec's other file systems to read from."""
+"""Stores of table files behind one contract: local disks, S3, and fsspec's others to read from."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
 
 # Their URLs name a machine, which is no part of the path, so paths in metadata could not be compared.
-_HOST_SCHEMES = frozenset({"hdfs", "webhdfs", "sftp", "ssh", "ftp", "smb", "http", "https", "viewfs", "abfs", "abfss"})
+_HOST_SCHEMES = frozenset({"abfs", "abfss", "ftp", "hdfs", "http", "https", "sftp", "smb", "ssh", "webhdfs"})
 
 
 def open_storage(url: str, options: Mapping[str, str] | None = None) -> tuple[Storage, str]:
     """The storage of a URL and the path in it: without scheme, absolute, without trailing slash or dot parts.
 
-    A URL without scheme is a local path, relative to the working directory if it is relative. ``options`` are
-    fsspec's ``storage_options`` as text; on S3 pyiceberg's names (``s3.endpoint``, ...) are understood as well.
-    Nothing is looked up. Raises OptionError for a malformed URL or option and UnsupportedFeatureError for a scheme
-    that cannot work.
+    A URL without scheme is a local path, taken from the working directory if it is relative. ``options`` are
+    fsspec's ``storage_options`` as text; on S3 pyiceberg's names (``s3.endpoint``, ...) will do as well.
+    Nothing is looked up. Raises OptionError for a malformed URL or option, UnsupportedFeatureError for a
+    scheme that cannot work.
     """
     options = dict(options or {})
     try:
@@ -45,7 +45,7 @@ def open_storage(url: str, options: Mapping[str, str] | None = None) -> tuple[St
 
 def _remote(scheme: str, options: dict[str, str]) -> Storage:
     if scheme in _HOST_SCHEMES:
-        raise UnsupportedFeatureError(f"{scheme}:// is not supported; use s3://, a local path or a mounted directory")
+        raise UnsupportedFeatureError(f"{scheme}:// is not supported; use s3:// or a mounted directory")
     if scheme == "s3":
         from lakemeta.storage.s3 import s3_storage
 

@@ -1,38 +1,43 @@
 """The storage contract, as rules. ``tests/contract`` holds every implementation to them.
 
-Paths are absolute and without scheme, in the store's own form: ``/data/t/x`` on a local disk, ``bucket/t/x`` on S3,
-``/t/x`` in memory. :func:`lakemeta.storage.open_storage` turns a URL into a storage and such a path.
+Paths are absolute and without scheme, in the store's own form: ``/data/t/x`` on a local disk,
+``bucket/t/x`` on S3, ``/t/x`` in memory. :func:`lakemeta.storage.open_storage` turns a URL into a storage
+and such a path.
 
-1. A storage is picklable and cheap to ship to a worker: it holds options, never a connection.
-2. ``list_dir`` gives the direct children of a directory, ``walk`` every file below it. Either gives all of them or
-   raises StorageError: a listing that fails part-way never looks complete. A directory that is not there raises
-   PathNotFoundError; object stores have no empty directories. ``list_dir`` is sorted by path, ``walk`` promises
-   no order. A file or directory that vanishes meanwhile may be left out.
-3. ``read`` gives whole contents and ``read_range`` a part; a missing file raises PathNotFoundError.
+1.A storage is picklable and cheap to ship to a worker: it holds options, never a connection.
+2. ``list_dir`` gives the direct children of a directory, ``walk`` every file below it: all of them, or they
+   raise StorageError. A listing that fails part-way never looks complete. A directory that is not there
+   raises PathNotFoundError; object stores have no empty directories. ``list_dir`` is sorted by path,
+   ``walk`` promises no order. What vanishes while it is listed may be left out.
+3. ``read`` gives whole contents and ``read_range`` a part, which is shorter where the file ends. A missing
+   file raises PathNotFoundError. What ``open_input`` and ``open_output`` give raises OSError from then on.
 4. ``create`` is atomic and fails with PathExistsError if the path is taken: nobody ever sees a part of the
-   content, and of two creators exactly one wins. A store that cannot promise this raises UnsupportedFeatureError.
-   After any other StorageError it is unknown whether the file is there.
+   content, and of two creators exactly one wins. After any other StorageError it is unknown whether the
+   file is there. A store that cannot promise this raises UnsupportedFeatureError.
 5. ``replace`` puts new content at a path that may exist; readers see the old or the new content.
-6. ``delete_many`` gives one Outcome a path, in the order given; an absent file counts as done. It retries what the
-   store says is worth retrying. It deletes files only, never a directory. A store that cannot tell an absent file
-   from one it has just deleted says ``deleted``.
+6. ``delete_many`` gives one Outcome a path, in the order given; an absent file counts as done. It retries
+   what the store says is worth retrying. It deletes files only, never a directory. A store that cannot tell
+   an absent file from one it has just deleted says ``deleted``.
 7. ``delete_tree`` removes a directory and everything below it; absent is fine.
-8. Checksum side files of Hadoop's local file system (``.name.crc``) are not listed, and go with the file they are for.
+8. Checksum side files of Hadoop's local file system (``.name.crc``) are not listed, and go with their file.
+   Directories that a new file needs are made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import attrs
 
-from lakemeta.report import Outcome
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakemeta.report import Outcome
 
 
 @attrs.frozen(slots=True)
 class Entry:
-    """One listed path: size in bytes (0 for a directory), last change in ms since the epoch (0 if unknown)."""
+    """One listed path: size in bytes (0 for a directory), last change in ms since the epoch (0: unknown)."""
 
     path: str
     size: int

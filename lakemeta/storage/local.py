@@ -107,7 +107,7 @@ class LocalStorage:
             temporary = _write_temporary(path, data)
             try:
                 _unlink_if_there(_checksum_file(path))
-                os.replace(temporary, path)
+                Path(temporary).replace(path)
             except BaseException:
                 _unlink_if_there(temporary)
                 raise

@@ -1,4 +1,4 @@
-"""Stores reached through fsspec. Only this package imports it, and only once such a store is used.
+"""Stores reached through fsspec. This is the only module that imports it, once such a store is used.
 
 A path is what fsspec calls a path without protocol: ``bucket/t/x``, in memory ``/t/x``.
 """
@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import attrs
 
-from lakemeta.errors import OptionError, PathExistsError, PathNotFoundError, StorageError, UnsupportedFeatureError
+from lakemeta.errors import (
+    OptionError,
+    PathExistsError,
+    PathNotFoundError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from lakemeta.report import Outcome
 from lakemeta.storage.contract import Entry
 from lakemeta.storage.failure import reason, storage_errors
@@ -30,9 +36,9 @@ _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "crea
 class FsspecStorage:
     """Any file system of fsspec, to read, list and delete from.
 
-    It cannot be written to: fsspec promises neither an exclusive create nor an atomic replace. The stores that
-    have them are subclasses. ``options`` are the arguments of the file system and may hold credentials, so they
-    are in no repr. The file system itself is made on first use in each process, and keeps no cached listings.
+    It cannot be written to: fsspec promises neither an exclusive create nor an atomic replace. The stores
+    that have them are subclasses. ``options`` are the arguments of the file system and may hold credentials,
+    so they are in no repr. The file system is made on first use in each process and caches no listings.
     """
 
     scheme: str
@@ -58,7 +64,9 @@ class FsspecStorage:
         import fsspec
 
         try:
-            return fsspec.filesystem(self.scheme, use_listings_cache=False, skip_instance_cache=True, **self.options)
+            return fsspec.filesystem(
+                self.scheme, use_listings_cache=False, skip_instance_cache=True, **self.options
+            )
         except ImportError as error:
             raise OptionError(f"{self.scheme}:// needs a package that is not installed: {error}") from error
         except (TypeError, ValueError) as error:
@@ -74,7 +82,7 @@ class FsspecStorage:
         return sorted(_below(path, entries), key=lambda entry: entry.path)
 
     def walk(self, path: str) -> Iterator[Entry]:
-        """Every file below a directory. fsspec's own walk skips what it cannot list, so this one lists itself."""
+        """Every file below a directory; fsspec's own walk would skip what it cannot list."""
         pending = self.list_dir(path)
         while pending:
             entry = pending.pop()
@@ -115,22 +123,16 @@ class FsspecStorage:
             return cast("BinaryIO", self.fs.open(path, "rb"))
 
     def open_output(self, path: str) -> BinaryIO:
-        """Refused."""
-        raise self._no_writing(path)
+        """Refused with UnsupportedFeatureError."""
+        raise _cannot_write(self.url(path))
 
-    def create(self, path: str, data: bytes) -> None:
-        """Refused."""
-        raise self._no_writing(path)
+    def create(self, path: str, data: bytes) -> None:  # noqa: ARG002
+        """Refused with UnsupportedFeatureError."""
+        raise _cannot_write(self.url(path))
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Refused."""
-        raise self._no_writing(path)
-
-    def _no_writing(self, path: str) -> UnsupportedFeatureError:
-        return UnsupportedFeatureError(
-            f"cannot write {path}: {self.scheme}:// is not known to create files exclusively, so lakemeta only reads "
-            f"there; keep the table on s3:// or a local disk to maintain it"
-        )
+    def replace(self, path: str, data: bytes) -> None:  # noqa: ARG002
+        """Refused with UnsupportedFeatureError."""
+        raise _cannot_write(self.url(path))
 
     def delete_many(self, paths: Sequence[str]) -> list[Outcome]:
         """Delete files, one by one."""
@@ -160,7 +162,7 @@ class MemoryStorage(FsspecStorage):
     """fsspec's memory of this process, for tests and demonstrations: every instance sees the same files."""
 
     def walk(self, path: str) -> Iterator[Entry]:
-        """Every file below a directory: one pass, as every listing in memory goes over all files there are."""
+        """Every file below a directory, in one pass: any listing in memory goes over all files there are."""
         self.list_dir(path)
         with storage_errors("list", path):
             found = self.fs.find(path, detail=True)
@@ -196,6 +198,13 @@ class _MemoryWriter(io.BytesIO):
         if not self.closed:
             self._storage.replace(self._path, self.getvalue())
         super().close()
+
+
+def _cannot_write(url: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"cannot write {url}: this store is not known to create files exclusively; "
+        f"keep the table on s3:// or a local disk to maintain it"
+    )
 
 
 def _entry(info: Mapping[str, Any]) -> Entry:

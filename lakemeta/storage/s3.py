@@ -1,7 +1,7 @@
 """Amazon S3 and what speaks its protocol, over s3fs.
 
-Keys are handed to the service as they are; s3fs contributes the connection, the credentials and the retries of
-throttled requests (its own for SlowDown, botocore's for 5xx answers and broken connections).
+Keys are handed to the service as they are; s3fs contributes the connection, the credentials and the retries
+of requests that were throttled (its own for SlowDown, botocore's for 5xx answers and broken connections).
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from lakemeta.errors import OptionError, PathExistsError, PathNotFoundError, StorageError, UnsupportedFeatureError
+from lakemeta.errors import (
+    OptionError,
+    PathExistsError,
+    PathNotFoundError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from lakemeta.report import Outcome
 from lakemeta.storage.contract import Entry
 from lakemeta.storage.failure import reason, storage_errors
@@ -45,12 +51,13 @@ _OWN = frozenset({"region_name", "path_style"})
 
 
 def s3_storage(options: Mapping[str, str]) -> S3Storage:
-    """The S3 store of these options: s3fs names or pyiceberg's, text only. Raises OptionError for unknown ones."""
+    """The S3 store of these options, named as s3fs or pyiceberg does; OptionError for an unknown one."""
     try:
         import s3fs  # noqa: F401
     except ImportError:
         raise OptionError("s3:// needs s3fs: pip install 'lakemeta[s3]'") from None
-    return S3Storage("s3", s3fs_arguments(options))
+    # One part at a time: s3fs otherwise asks for the size of every file before it reads it.
+    return S3Storage("s3", {"max_concurrency": 1, **s3fs_arguments(options)})
 
 
 def s3fs_arguments(options: Mapping[str, str]) -> dict[str, Any]:
@@ -62,7 +69,7 @@ def s3fs_arguments(options: Mapping[str, str]) -> dict[str, Any]:
             raise OptionError.unknown(name, [*_ICEBERG_NAMES, *_TEXT, *_FLAGS, *_JSON, *_OWN])
         value = _value(name, own, text)
         if arguments.setdefault(own, value) != value:
-            raise OptionError(f"the storage option {name} is given twice, under two names and with two values")
+            raise OptionError(f"the storage option {name} is given under two names, with different values")
     region, path_style = arguments.pop("region_name", None), arguments.pop("path_style", None)
     if region is not None:
         arguments["client_kwargs"] = {"region_name": region, **arguments.get("client_kwargs", {})}
@@ -163,8 +170,15 @@ class S3Storage(FsspecStorage):
         return super().read(_s3fs_name(path))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """At most ``length`` bytes from ``start``."""
-        return super().read_range(_s3fs_name(path), start, length) if length else b""
+        """At most ``length`` bytes from ``start``; S3 itself refuses a range that holds none."""
+        if not length:
+            return b""
+        try:
+            return super().read_range(_s3fs_name(path), start, length)
+        except StorageError as error:
+            if _code(error.__cause__) == "InvalidRange":
+                return b""
+            raise
 
     def open_input(self, path: str) -> BinaryIO:
         """A seekable binary reader that reads ahead by 8 MiB."""
@@ -179,8 +193,8 @@ class S3Storage(FsspecStorage):
     def create(self, path: str, data: bytes) -> None:
         """Create a file that must not exist, by a conditional put.
 
-        The object carries a token of this call: an answer that got lost makes the connection repeat the put, and
-        then the service finds our own object in the way.
+        The object carries a token of this call: after an answer that got lost the connection repeats the put,
+        and then the service finds our own object in the way.
         """
         with storage_errors("create", path):
             self._need_conditional_put()
@@ -190,11 +204,19 @@ class S3Storage(FsspecStorage):
                 if code is None:
                     return
                 if code == "PreconditionFailed":
-                    if self._head(path).get("Metadata", {}).get(_WRITER) == token:
-                        return
-                    raise PathExistsError(f"cannot create {path}: it exists")
+                    self._need_our_own(path, token)
+                    return
                 _back_off(attempt)
-            raise StorageError(f"cannot create {path}: the store reports a conflicting request, again and again")
+            raise StorageError(f"cannot create {path}: {ATTEMPTS} times it met a conflicting request")
+
+    def _need_our_own(self, path: str, token: str) -> None:
+        """Raise PathExistsError unless the object was made by the call with this token."""
+        try:
+            writer = self._head(path).get("Metadata", {}).get(_WRITER)
+        except FileNotFoundError:
+            writer = None
+        if writer != token:
+            raise PathExistsError(f"cannot create {path}: it exists")
 
     def _put_if_absent(self, path: str, data: bytes, token: str) -> str | None:
         bucket, key = _bucket_key(path)
@@ -214,7 +236,7 @@ class S3Storage(FsspecStorage):
         """Refuse a botocore that does not know the condition: s3fs would leave it out of the request."""
         put = self.fs.s3.meta.service_model.operation_model("PutObject")
         if "IfNoneMatch" not in put.input_shape.members:
-            raise UnsupportedFeatureError("this botocore has no conditional put; pip install -U s3fs aiobotocore")
+            raise UnsupportedFeatureError("this botocore has no conditional put; pip install -U s3fs")
 
     def replace(self, path: str, data: bytes) -> None:
         """Put new content at a path."""
@@ -232,49 +254,55 @@ class S3Storage(FsspecStorage):
             for start in range(0, len(mine), KEYS_A_REQUEST):
                 failed |= self._delete_batch(bucket, mine[start : start + KEYS_A_REQUEST])
         return [
-            Outcome(path, "failed", failed[path]) if path in failed else Outcome(path, "deleted") for path in paths
+            Outcome(path, "failed", failed[path]) if path in failed else Outcome(path, "deleted")
+            for path in paths
         ]
 
     def _delete_batch(self, bucket: str, paths: list[str]) -> dict[str, str]:
-        """The error of each path that is still there."""
+        """The error of each path that is still there, after some attempts."""
         failed: dict[str, str] = {}
         for attempt in range(ATTEMPTS):
             if attempt:
                 _back_off(attempt - 1)
-            errors = self._delete_once(bucket, paths)
-            again = [path for path, code, _ in errors if code in _TRY_AGAIN]
-            failed |= {path: f"{code}: {message}" for path, code, message in errors}
-            for path in set(paths) - {path for path, _, _ in errors}:
-                failed.pop(path, None)
-            if not again:
+            try:
+                errors = self._delete_once(bucket, paths)
+            except Exception as error:  # noqa: BLE001 - botocore raises many kinds; the outcomes tell it
+                return failed | dict.fromkeys(paths, reason(error))
+            failed |= {path: f"{code}: {message}" for path, (code, message) in errors.items()}
+            for path in paths:
+                if path not in errors:
+                    failed.pop(path, None)
+            paths = [path for path, (code, _) in errors.items() if code in _TRY_AGAIN]
+            if not paths:
                 break
-            paths = again
         return failed
 
-    def _delete_once(self, bucket: str, paths: list[str]) -> list[tuple[str, str, str]]:
-        """One DeleteObjects request: path, code and message of each error. A failed request fails all of them."""
-        objects = [{"Key": path[len(bucket) + 1 :]} for path in paths]
-        try:
-            answer = self._call("delete_objects", Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
-        except Exception as error:  # noqa: BLE001 - botocore's own errors are of many kinds; the outcome tells it
-            return [(path, _code(error) or type(error).__name__, reason(error)) for path in paths]
-        return [
-            (f"{bucket}/{error['Key']}", error.get("Code", ""), error.get("Message", ""))
+    def _delete_once(self, bucket: str, paths: list[str]) -> dict[str, tuple[str, str]]:
+        """One DeleteObjects request: code and message of each path that it did not delete."""
+        objects = [{"Key": _bucket_key(path)[1]} for path in paths]
+        answer = self._call("delete_objects", Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+        return {
+            f"{bucket}/{error['Key']}": (error.get("Code", ""), error.get("Message", ""))
             for error in answer.get("Errors", ())
-        ]
+        }
 
     def delete_tree(self, path: str) -> None:
-        """Remove everything below a directory, its marker objects too."""
+        """Remove everything below a directory, its marker objects too; never a whole bucket."""
         bucket, prefix = _directory(path)
+        if not prefix:
+            raise StorageError(f"cannot remove {path}: it is a whole bucket")
         with storage_errors("remove", path):
             try:
                 for page in self._pages(bucket, prefix):
-                    paths = [f"{bucket}/{found['Key']}" for found in page.get("Contents", ())]
-                    left = [outcome for outcome in self.delete_many(paths) if not outcome.done]
-                    if left:
-                        raise StorageError(f"cannot remove {left[0].path}: {left[0].error}; {path} is not empty yet")
+                    self._delete_page(bucket, page)
             except FileNotFoundError:
                 return  # no such bucket
+
+    def _delete_page(self, bucket: str, page: Any) -> None:
+        paths = [f"{bucket}/{found['Key']}" for found in page.get("Contents", ())]
+        for outcome in self.delete_many(paths):
+            if not outcome.done:
+                raise StorageError(f"cannot remove {outcome.path}: {outcome.error}")
 
 
 def _bucket_key(path: str) -> tuple[str, str]:
@@ -307,12 +335,14 @@ def _directory_entry(bucket: str, found: Any) -> Entry:
     return Entry(f"{bucket}/{found['Prefix'][:-1]}", 0, 0, is_dir=True)
 
 
-def _code(error: BaseException) -> str | None:
+def _code(error: BaseException | None) -> str | None:
     """The service's error code; s3fs keeps the answer in the cause of the error it raises."""
-    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None) or {}
+    response = (
+        getattr(error, "response", None) or getattr(getattr(error, "__cause__", None), "response", None) or {}
+    )
     return cast("str | None", response.get("Error", {}).get("Code"))
 
 
 def _back_off(attempt: int) -> None:
-    """Sleep up to 0.1 s, 0.2 s, 0.4 s, ...: a random part of it, so that many workers do not come back at once."""
+    """Sleep up to 0.1 s, 0.2 s, 0.4 s, ...: a random part, so that many workers do not come back at once."""
     time.sleep(random.uniform(0, 0.1 * 2**attempt))
