@@ -1,0 +1,187 @@
+"""Reading HFile version 3, the sorted key-value file of Hudi's metadata table, from bytes.
+
+A file is data blocks, meta blocks, then what is loaded on open (root index, meta index, file info), then a
+trailer of 4096 bytes. Keys are record keys as UTF-8 and sorted as bytes; the HBase cell around them
+(family, timestamp, type) is constant. Both writers are read: HBase's (Hudi up to 1.0, minor version 3,
+CRC32C) and Hudi's own (1.1 and newer, minor version 0, no checksum). Integers are big-endian. Sources:
+HBase HFileBlock, HFileBlockIndex, FixedFileTrailer; Hudi HFileReaderImpl and HFileWriterImpl.
+
+Codecs are NONE and GZ. A gzip stream carries its own CRC32, so a CRC32C of a block is not computed again.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.hudi.metadata_table.hfile_format import (
+    CODECS,
+    DATA,
+    FILE_INFO,
+    INTERMEDIATE_INDEX,
+    LEAF_INDEX,
+    MAJOR_VERSION,
+    MAX_INDEX_LEVELS,
+    ROOT_INDEX,
+    TRAILER_MAGIC,
+    TRAILER_SIZE,
+    IndexEntry,
+    corrupt,
+    parse_nonroot_index,
+    parse_pairs,
+    parse_root_index,
+    protobuf_bytes,
+    protobuf_ints,
+    read_block,
+    read_varint,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@attrs.frozen(slots=True)
+class HFile:
+    """An open HFile. ``info`` is its file info, ``entry_count`` the number of its key-value pairs."""
+
+    where: str
+    data: bytes = attrs.field(repr=False)
+    codec: str
+    entry_count: int
+    index: tuple[IndexEntry, ...] = attrs.field(repr=False)
+    index_levels: int
+    info: Mapping[str, bytes] = attrs.field(repr=False)
+
+    @property
+    def schema(self) -> str:
+        """The Avro schema (JSON) of the values."""
+        try:
+            return self.info["schema"].decode()
+        except (KeyError, UnicodeDecodeError) as error:
+            raise corrupt(self.where, 0, "its file info has no Avro schema") from error
+
+    def entries(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every (key, value) in key order; raises CorruptMetadataError where the file is damaged."""
+        found = 0
+        last = b""
+        for leaf in self._leaves(self.index, self.index_levels):
+            pairs = self._pairs(leaf)
+            keys = [key for key, _ in pairs]
+            if keys and (keys[0] <= last or any(a >= b for a, b in pairwise(keys))):
+                raise corrupt(self.where, leaf.offset, "the keys of a block are not in order")
+            last = keys[-1] if keys else last
+            found += len(pairs)
+            yield from pairs
+        if found != self.entry_count:
+            raise corrupt(self.where, 0, f"it holds {found} entries, the trailer says {self.entry_count}")
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of one key, or None; reads the one block it can be in."""
+        entries, level = self.index, self.index_levels
+        while True:
+            at = bisect_right(entries, key, key=lambda entry: entry.key) - 1
+            if at < 0:
+                return None
+            if level == 1:
+                return dict(self._pairs(entries[at])).get(key)
+            entries, level = self._index_block(entries[at]), level - 1
+
+    def _leaves(self, entries: tuple[IndexEntry, ...], level: int) -> Iterator[IndexEntry]:
+        for entry in entries:
+            if level == 1:
+                yield entry
+            else:
+                yield from self._leaves(self._index_block(entry), level - 1)
+
+    def _index_block(self, entry: IndexEntry) -> tuple[IndexEntry, ...]:
+        magic, body = read_block(self.data, entry.offset, self.codec, self.where)
+        if magic not in (LEAF_INDEX, INTERMEDIATE_INDEX):
+            raise corrupt(self.where, entry.offset, f"an index block was expected, not {magic!r}")
+        try:
+            return parse_nonroot_index(body)
+        except (struct.error, ValueError, IndexError) as error:
+            raise corrupt(self.where, entry.offset, "an index block is damaged") from error
+
+    def _pairs(self, entry: IndexEntry) -> list[tuple[bytes, bytes]]:
+        magic, body = read_block(self.data, entry.offset, self.codec, self.where)
+        if magic != DATA:
+            raise corrupt(self.where, entry.offset, f"a data block was expected, not {magic!r}")
+        try:
+            return parse_pairs(body)
+        except (struct.error, ValueError, IndexError) as error:
+            raise corrupt(self.where, entry.offset, f"a data block is damaged: {error}") from error
+
+
+def open_hfile(data: bytes, where: str) -> HFile:
+    """Read trailer, root index and file info of an HFile.
+
+    Raises CorruptMetadataError, naming ``where`` and the byte, if it is none or damaged, and
+    UnsupportedFeatureError for codecs but NONE and GZ, encrypted files, cells with tags and encoded data
+    blocks.
+    """
+    trailer = _read_trailer(data, where)
+    codec = _codec(trailer.get(12, 2), where)
+    if trailer.get(13):
+        raise UnsupportedFeatureError(f"{where} is an encrypted HFile, which lakemeta does not read")
+    levels = trailer.get(8, 1)
+    if not 1 <= levels <= MAX_INDEX_LEVELS:
+        raise corrupt(where, len(data) - TRAILER_SIZE, f"the trailer names {levels} index levels")
+    magic, body = read_block(data, trailer.get(2, 0), codec, where)
+    info = _read_file_info(data, trailer.get(1, 0), codec, where)
+    if magic != ROOT_INDEX:
+        raise corrupt(where, trailer.get(2, 0), f"the root index was expected, not {magic!r}")
+    try:
+        index = parse_root_index(body, trailer.get(5, 0))
+    except (struct.error, ValueError, IndexError) as error:
+        raise corrupt(where, trailer.get(2, 0), "the root index is damaged") from error
+    return HFile(where, data, codec, trailer.get(7, 0), index, levels, info)
+
+
+def _read_trailer(data: bytes, where: str) -> dict[int, int]:
+    start = len(data) - TRAILER_SIZE
+    if start < 0 or not data.startswith(TRAILER_MAGIC, start):
+        raise corrupt(where, max(start, 0), "no HFile trailer here; the file is cut off or no HFile")
+    (version,) = struct.unpack_from(">I", data, len(data) - 4)
+    if version & 0xFFFFFF != MAJOR_VERSION:
+        raise UnsupportedFeatureError(f"{where} is HFile version {version & 0xFFFFFF}, lakemeta reads 3")
+    try:
+        length, at = read_varint(data, start + len(TRAILER_MAGIC))
+        if at + length > len(data) - 4:
+            raise ValueError("too long")
+        return protobuf_ints(data[at : at + length])
+    except (ValueError, IndexError) as error:
+        raise corrupt(where, start, "the trailer does not parse") from error
+
+
+def _codec(number: int, where: str) -> str:
+    if number >= len(CODECS):
+        raise CorruptMetadataError(f"{where} names HFile codec {number}, which does not exist")
+    if CODECS[number] not in ("GZ", "NONE"):
+        raise UnsupportedFeatureError(
+            f"{where} is compressed with {CODECS[number]}; lakemeta reads HFiles of codec GZ and NONE"
+        )
+    return CODECS[number]
+
+
+def _read_file_info(data: bytes, offset: int, codec: str, where: str) -> dict[str, bytes]:
+    magic, body = read_block(data, offset, codec, where)
+    if magic != FILE_INFO or not body.startswith(b"PBUF"):
+        raise corrupt(where, offset, "the file info was expected here")
+    try:
+        length, at = read_varint(body, 4)
+        info = dict(_info_pair(pair) for pair in protobuf_bytes(body[at : at + length], 1))
+    except (ValueError, IndexError) as error:
+        raise corrupt(where, offset, "the file info does not parse") from error
+    if info.get("DATA_BLOCK_ENCODING", b"NONE") != b"NONE" or "hfile.MAX_TAGS_LEN" in info:
+        raise UnsupportedFeatureError(f"{where} has tagged or encoded cells, which Hudi never writes")
+    return info
+
+
+def _info_pair(message: bytes) -> tuple[str, bytes]:
+    key, value = b"".join(protobuf_bytes(message, 1)), b"".join(protobuf_bytes(message, 2))
+    return key.decode(), value
