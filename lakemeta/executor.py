@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from lakemeta.errors import ExecutorError, LakemetaError
+from lakemeta.errors import ExecutorError, LakemetaError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,29 +37,41 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """Runs batches on a pool of threads, a bounded number ahead of the consumer."""
+    """Runs batches on a pool of threads, a bounded number ahead of the consumer.
+
+    Items are taken from their iterable as they are needed. Once the consumer stops, by an error, by Ctrl-C or
+    by closing the iterator, no further batch starts; those that run are waited for. With one thread
+    everything happens on the consumer's own, in an order that is always the same.
+    """
 
     def __init__(self, threads: int | None = None) -> None:
         """``threads`` defaults to four a core, at most 32: the work is mostly waiting for storage."""
-        self.threads = threads or min(32, 4 * (os.cpu_count() or 1))
+        self.threads = min(32, 4 * (os.cpu_count() or 1)) if threads is None else threads
+        if self.threads < 1:
+            raise OptionError(f"an executor of {threads} threads does no work; give it at least 1")
 
     def map_batches(
         self, fn: Callable[[Sequence[T]], Iterable[R]], items: Iterable[T], *, batch_size: int
     ) -> Iterator[R]:
         """Yield the results of ``fn`` over consecutive batches of ``items``, in input order."""
         if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
-        pending: deque[tuple[list[T], Future[list[R]]]] = deque()
+            raise OptionError(f"the batch size is {batch_size}; it must be at least 1")
+        if self.threads == 1:
+            return (result for batch in batched(items, batch_size) for result in _run(fn, batch))
+        return self._on_pool(fn, batched(items, batch_size))
+
+    def _on_pool(self, fn: Callable[[Sequence[T]], Iterable[R]], batches: Iterator[list[T]]) -> Iterator[R]:
+        pending: deque[Future[list[R]]] = deque()
         with ThreadPoolExecutor(self.threads, thread_name_prefix="lakemeta") as pool:
             try:
-                for batch in batched(items, batch_size):
-                    pending.append((batch, pool.submit(_run, fn, batch)))
+                for batch in batches:
+                    pending.append(pool.submit(_run, fn, batch))
                     if len(pending) >= 2 * self.threads:
-                        yield from _result(*pending.popleft())
+                        yield from pending.popleft().result()
                 while pending:
-                    yield from _result(*pending.popleft())
+                    yield from pending.popleft().result()
             finally:
-                for _, future in pending:
+                for future in pending:
                     future.cancel()
 
 
@@ -68,13 +83,10 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def _run(fn: Callable[[Sequence[T]], Iterable[R]], batch: Sequence[T]) -> list[R]:
-    return list(fn(batch))
-
-
-def _result(batch: Sequence[T], future: Future[list[R]]) -> list[R]:
     try:
-        return future.result()
+        return list(fn(batch))
     except LakemetaError:
         raise
     except Exception as error:
-        raise ExecutorError(f"work on {batch[0]!r} failed: {type(error).__name__}: {error}") from error
+        what = f"{batch[0]!r:.300} and the {len(batch) - 1} items after it"
+        raise ExecutorError(f"work on {what} failed: {type(error).__name__}: {error}") from error

@@ -4,7 +4,7 @@ Paths are absolute and without scheme, in the store's own form: ``/data/t/x`` on
 ``bucket/t/x`` on S3, ``/t/x`` in memory. :func:`lakemeta.storage.open_storage` turns a URL into a storage
 and such a path.
 
-1.A storage is picklable and cheap to ship to a worker: it holds options, never a connection.
+1. A storage is picklable and cheap to ship to a worker: it holds options, never a connection.
 2. ``list_dir`` gives the direct children of a directory, ``walk`` every file below it: all of them, or they
    raise StorageError. A listing that fails part-way never looks complete. A directory that is not there
    raises PathNotFoundError; object stores have no empty directories. ``list_dir`` is sorted by path,
