@@ -1,0 +1,258 @@
+"""Real Apache Hudi as a subprocess: one Engine holds one Hudi version in one JVM.
+
+An Engine starts ``hudi_worker.py`` under PySpark and talks JSON lines with it; a HudiEngineTable is one table
+that the engine writes. The bundle jar is resolved by its Maven coordinates with the Ivy that PySpark ships,
+into Ivy's own cache; set IVY_SETTINGS to an ivysettings.xml to use another repository than Ivy's default.
+Clocks: the worker runs in UTC, so instants are UTC.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+VERSIONS = {"0.15.0": 6, "1.0.2": 8, "1.2.0": 9}  # Hudi release: the table version it writes by default
+BUNDLE = ("org.apache.hudi", "hudi-spark3.5-bundle_2.12")
+ANSWER_WITHIN = 300.0  # seconds: a JVM that says nothing for so long is broken
+
+
+class EngineUnavailableError(Exception):
+    """Java, PySpark or the jar can't be had here; the message says which and is a test's reason to skip."""
+
+
+class EngineError(Exception):
+    """The engine answered with an exception; the message is its own."""
+
+
+@functools.cache
+def bundle_jar(version: str) -> str:
+    """The path of a Hudi bundle in Ivy's cache, downloaded if need be; raises EngineUnavailableError."""
+    java = shutil.which("java")
+    if java is None:
+        raise EngineUnavailableError("no java on the PATH")
+    ivy = _ivy_jar()
+    with tempfile.TemporaryDirectory() as scratch:
+        answer = Path(scratch, "classpath")
+        command = [java, "-jar", ivy, "-dependency", *BUNDLE, version, "-confs", "default", "-notransitive"]
+        if settings := os.environ.get("IVY_SETTINGS"):
+            command += ["-settings", settings]
+        done = subprocess.run(
+            [*command, "-cachepath", str(answer)], capture_output=True, text=True, timeout=600, check=False
+        )
+        jar = answer.read_text().strip() if answer.exists() else ""
+    if not jar or not Path(jar).exists():
+        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+        raise EngineUnavailableError(f"could not get {':'.join(BUNDLE)}:{version}: {' '.join(last)}")
+    return jar
+
+
+def _ivy_jar() -> str:
+    try:
+        import pyspark
+    except ImportError as error:
+        raise EngineUnavailableError("PySpark is not installed") from error
+    found = glob.glob(str(Path(pyspark.__file__).parent / "jars" / "ivy-*.jar"))
+    if not found:
+        raise EngineUnavailableError("this PySpark ships no Ivy to resolve jars with")
+    return found[0]
+
+
+class Engine:
+    """One Hudi version in its own process; use as a context manager, one at a time on a small machine."""
+
+    def __init__(self, version: str, scratch: Path) -> None:
+        self.version = version
+        self.table_version = VERSIONS[version]
+        scratch.mkdir(parents=True, exist_ok=True)
+        self._log_path = scratch / f"hudi-{version}.log"
+        self._log = self._log_path.open("wb")
+        worker = str(Path(__file__).with_name("hudi_worker.py"))
+        self._process = subprocess.Popen(
+            [sys.executable, worker, bundle_jar(version), str(scratch)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=scratch,
+            env={**os.environ, "TZ": "UTC", "PYTHONWARNINGS": "ignore"},
+        )
+        self._answer()
+
+    def call(self, op: str, **arguments: Any) -> Any:
+        """Ask the worker for one operation; raises EngineError with the engine's own message."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Any:
+        stdout = self._process.stdout
+        assert stdout
+        ready, _, _ = select.select([stdout], [], [], ANSWER_WITHIN)
+        line = stdout.readline() if ready else ""
+        if not line:
+            self.close()
+            raise EngineError(f"Hudi {self.version} stopped answering; its log ends:\n{self.log_tail()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise EngineError(answer["error"])
+        return answer["result"]
+
+    def log_tail(self, lines: int = 30) -> str:
+        """The end of what the JVM logged."""
+        return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def close(self) -> None:
+        """End the JVM; safe to call twice."""
+        if self._process.stdin and not self._process.stdin.closed:
+            self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class HudiEngineTable:
+    """A table of rows (id, p, val, ts) that the engine writes at ``base``, an absolute local directory.
+
+    The engine cleans, archives and compacts only when asked. ``ts`` grows with every write.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        base: Path,
+        *,
+        mor: bool = False,
+        partitioned: bool = True,
+        metadata: bool = False,
+        **options: str,
+    ) -> None:
+        self.engine = engine
+        self.base = base
+        self.clock = 0
+        self.history: list[dict[str, Any]] = []
+        generator = "SimpleKeyGenerator" if partitioned else "NonpartitionedKeyGenerator"
+        self.options = {
+            "hoodie.table.name": "t",
+            "hoodie.datasource.write.table.type": "MERGE_ON_READ" if mor else "COPY_ON_WRITE",
+            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.precombine.field": "ts",
+            "hoodie.datasource.write.partitionpath.field": "p" if partitioned else "",
+            "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{generator}",
+            "hoodie.metadata.enable": str(metadata).lower(),
+            "hoodie.clean.automatic": "false",
+            "hoodie.archive.automatic": "false",
+            "hoodie.compact.inline": "false",
+            "hoodie.parquet.small.file.limit": "0",
+            "hoodie.rollback.using.markers": "false",
+            "hoodie.embed.timeline.server": "false",
+            **{
+                f"hoodie.{kind}.shuffle.parallelism": "1"
+                for kind in ("insert", "upsert", "bulkinsert", "delete")
+            },
+            **options,
+        }
+
+    def at(self, base: Path) -> HudiEngineTable:
+        """The same table as a copy of it at another directory."""
+        other = HudiEngineTable(self.engine, base)
+        other.options = dict(self.options)
+        other.clock, other.history = self.clock, list(self.history)
+        return other
+
+    def write(self, operation: str, rows: list[tuple[str, str]], **options: str) -> None:
+        """Run one write operation for the (id, p) pairs in ``rows``; their values are new each time."""
+        self.clock += 1
+        values = [[key, p, f"{key}@{self.clock}", self.clock] for key, p in rows]
+        options = {**self.options, "hoodie.datasource.write.operation": operation, **options}
+        self.engine.call("write", base=str(self.base), rows=values, options=options)
+        self.history.append({"op": operation, "rows": [list(row) for row in rows]})
+
+    def delete_partition(self, *partitions: str) -> None:
+        """Drop partitions; their file groups are replaced by nothing."""
+        names = ",".join(partitions)
+        self.write(
+            "delete_partition",
+            [("x", partitions[0])],
+            **{"hoodie.datasource.write.partitions.to.delete": names},
+        )
+
+    def rows(self) -> list[list[Any]]:
+        """The table's rows as the engine reads them, sorted: a multiset."""
+        return self.engine.call("rows", base=str(self.base), options=self._read_options())
+
+    def clean(self, options: dict[str, str]) -> dict[str, Any] | None:
+        """Run the engine's own ``clean()``: its HoodieCleanMetadata, or None for nothing to do."""
+        return self.engine.call("clean", base=str(self.base), options={**self.options, **options})
+
+    def schedule_clean(self, options: dict[str, str]) -> str | None:
+        """Let the engine write a clean's plan only; its instant, or None where there is nothing to do."""
+        return self.engine.call("schedule_clean", base=str(self.base), options={**self.options, **options})
+
+    def cleans(self) -> list[dict[str, Any]]:
+        """The completed cleans as the engine decodes them, oldest first."""
+        return self.engine.call("cleans", base=str(self.base))
+
+    def commits(self) -> list[str]:
+        """The requested times of the completed commits, deltacommits and replacecommits, oldest first."""
+        return self.engine.call("commits", base=str(self.base))
+
+    def procedure(self, name: str, arguments: str = "") -> list[list[Any]]:
+        """``CALL name(path => base, arguments)`` in Spark SQL, with this table's options in the session."""
+        call = f"CALL {name}(path => '{self.base}'{', ' + arguments if arguments else ''})"
+        return self.sql(call)
+
+    def sql(self, statement: str) -> list[list[Any]]:
+        """One Spark SQL statement with this table's options in the session."""
+        return self.engine.call("sql", statement=statement, options=self._read_options())
+
+    def _read_options(self) -> dict[str, str]:
+        return {
+            "hoodie.metadata.enable": self.options["hoodie.metadata.enable"],
+            "hoodie.compact.inline.max.delta.commits": "1",
+        }
+
+    def compact(self, op: str) -> None:
+        """``op``: schedule or run."""
+        self.procedure("run_compaction", f"op => '{op}'")
+        self.history.append({"op": f"compaction {op}"})
+
+    def cluster(self, op: str) -> None:
+        """``op``: schedule, execute (what is scheduled) or scheduleAndExecute."""
+        self.procedure("run_clustering", f"op => '{op}'")
+        self.history.append({"op": f"clustering {op}"})
+
+    def savepoint(self, instant: str) -> None:
+        """Savepoint a completed commit."""
+        self.procedure("create_savepoint", f"commit_time => '{instant}'")
+        self.history.append({"op": "savepoint", "of": instant})
+
+    def delete_savepoint(self, instant: str) -> None:
+        """Delete a savepoint; its files are free to be cleaned."""
+        self.procedure("delete_savepoint", f"instant_time => '{instant}'")
+        self.history.append({"op": "delete_savepoint", "of": instant})
