@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, Literal
 import attrs
 
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.iceberg.types import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lakemeta.iceberg.schema import Schema
     from lakemeta.iceberg.spec import PartitionSpec, SortOrder
-    from lakemeta.iceberg.types import Json
+    from lakemeta.iceberg.types import Json, Type
 
 MAIN_BRANCH: Final = "main"
 
@@ -158,6 +159,18 @@ class TableMetadata:
     def current_snapshot(self) -> Snapshot | None:
         """The head of the main branch; None while the table is empty."""
         return None if self.current_snapshot_id is None else self.snapshot(self.current_snapshot_id)
+
+    def partition_types(self, spec_id: int) -> tuple[Type, ...]:
+        """The types of a spec's partition values; a dropped column's is from the last schema with it."""
+        newest_first = sorted(self.schemas, key=lambda s: -s.schema_id)
+        current, *others = (self.schema, *newest_first)
+        spec = self.specs_by_id[spec_id]
+        types = list(spec.types(current))
+        for older in others:
+            types = [
+                new if old == UNKNOWN else old for old, new in zip(types, spec.types(older), strict=True)
+            ]
+        return tuple(types)
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot with this id; raises CorruptMetadataError if there is none."""

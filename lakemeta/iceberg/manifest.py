@@ -1,0 +1,158 @@
+"""Manifest files and their entries as values; reading and writing them is in ``manifest_codec``.
+
+Names are the specification's ("Manifests", "Manifest Lists"). Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lakemeta.iceberg.types import Value
+
+FILE_PATH_ID: Final = 2147483546  # field id of the file_path column in position delete files
+UNASSIGNED_SEQUENCE: Final = -1  # of a manifest not yet listed: the committing snapshot's takes its place
+
+
+class EntryStatus(IntEnum):
+    """What a manifest says about a file."""
+
+    EXISTING = 0
+    ADDED = 1
+    DELETED = 2
+
+
+class FileContent(IntEnum):
+    """What a file holds."""
+
+    DATA = 0
+    POSITION_DELETES = 1
+    EQUALITY_DELETES = 2
+
+
+class ManifestContent(IntEnum):
+    """What the files of a manifest hold."""
+
+    DATA = 0
+    DELETES = 1
+
+
+@attrs.frozen(slots=True)
+class PartitionFieldSummary:
+    """Bounds (binary form) of one partition field over a manifest; None if unknown or all null."""
+
+    contains_null: bool
+    contains_nan: bool | None = None
+    lower_bound: bytes | None = None
+    upper_bound: bytes | None = None
+
+
+@attrs.frozen(slots=True)
+class ManifestFile:
+    """One line of a manifest list. Counts may be None in version 1 lists, ``partitions`` in any."""
+
+    manifest_path: str
+    manifest_length: int
+    partition_spec_id: int
+    content: ManifestContent = ManifestContent.DATA
+    sequence_number: int = 0
+    min_sequence_number: int = 0
+    added_snapshot_id: int | None = None
+    added_files_count: int | None = None
+    existing_files_count: int | None = None
+    deleted_files_count: int | None = None
+    added_rows_count: int | None = None
+    existing_rows_count: int | None = None
+    deleted_rows_count: int | None = None
+    partitions: tuple[PartitionFieldSummary, ...] | None = None
+    key_metadata: bytes | None = None
+    first_row_id: int | None = None
+
+    @property
+    def may_have_live_files(self) -> bool:
+        """False if the counts say that every entry is a deleted one."""
+        return self.added_files_count != 0 or self.existing_files_count != 0
+
+    @property
+    def is_deletes(self) -> bool:
+        """True for a manifest of delete files."""
+        return self.content == ManifestContent.DELETES
+
+
+@attrs.frozen(slots=True, hash=False)
+class DataFile:
+    """A data or delete file. Metrics are keyed by field id, bounds in binary form; None: not recorded."""
+
+    content: FileContent
+    file_path: str
+    file_format: str
+    spec_id: int
+    partition: tuple[Value, ...]
+    record_count: int
+    file_size_in_bytes: int
+    column_sizes: Mapping[int, int] | None = None
+    value_counts: Mapping[int, int] | None = None
+    null_value_counts: Mapping[int, int] | None = None
+    nan_value_counts: Mapping[int, int] | None = None
+    lower_bounds: Mapping[int, bytes] | None = None
+    upper_bounds: Mapping[int, bytes] | None = None
+    key_metadata: bytes | None = None
+    split_offsets: tuple[int, ...] | None = None
+    equality_ids: tuple[int, ...] | None = None
+    sort_order_id: int | None = None
+    first_row_id: int | None = None
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+
+    @property
+    def is_deletion_vector(self) -> bool:
+        """True for a deletion vector, a blob in a Puffin file."""
+        return self.content == FileContent.POSITION_DELETES and self.file_format.upper() == "PUFFIN"
+
+
+@attrs.frozen(slots=True, hash=False)
+class ManifestEntry:
+    """What a manifest says about a file. Sequence numbers that are None are inherited (see ``inherit``)."""
+
+    status: EntryStatus
+    snapshot_id: int | None
+    sequence_number: int | None
+    file_sequence_number: int | None
+    data_file: DataFile
+
+    @property
+    def is_live(self) -> bool:
+        """True unless the entry says that the file was removed."""
+        return self.status != EntryStatus.DELETED
+
+
+def inherit(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> Iterator[ManifestEntry]:
+    """Fill in what entries take from the manifest list.
+
+    Spec: "Sequence Number Inheritance" and "First Row ID Inheritance". Snapshot id wherever it is missing;
+    both sequence numbers of added entries, and of all entries of version 1 manifests (sequence number 0);
+    first row ids of live data files in order, or none if the manifest has none (tables before version 3).
+    """
+    sequence, first_row_id = manifest.sequence_number, manifest.first_row_id
+    for entry in entries:
+        takes = entry.status == EntryStatus.ADDED or sequence == 0
+        file = entry.data_file
+        if first_row_id is None:
+            file = file if file.first_row_id is None else attrs.evolve(file, first_row_id=None)
+        elif entry.status != EntryStatus.DELETED and file.first_row_id is None:
+            file = attrs.evolve(file, first_row_id=first_row_id)
+            first_row_id += file.record_count
+        data, own = entry.sequence_number, entry.file_sequence_number
+        yield ManifestEntry(
+            entry.status,
+            manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id,
+            sequence if data is None and takes else data,
+            sequence if own is None and takes else own,
+            file,
+        )

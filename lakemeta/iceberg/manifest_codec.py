@@ -1,0 +1,368 @@
+"""Reading and writing manifests and manifest lists: bytes in, values out, and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from lakemeta import avro
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.iceberg import values
+from lakemeta.iceberg.manifest import (
+    UNASSIGNED_SEQUENCE,
+    DataFile,
+    EntryStatus,
+    FileContent,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+    PartitionFieldSummary,
+    inherit,
+)
+from lakemeta.iceberg.manifest_schema import avro_name, avro_record, manifest_entry_type, manifest_list_type
+from lakemeta.iceberg.schema import Schema, schema_to_json
+from lakemeta.iceberg.spec import PartitionSpec, spec_fields_to_json
+from lakemeta.iceberg.types import DecimalType, NestedField, StructType, Type, Value, decimal_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lakemeta.iceberg.metadata import TableMetadata
+
+_BLOCK_SIZE: Final = 64 * 1024 * 1024  # what version 1 manifests say of every file
+_CODEC: Final = "deflate"
+_MAPS: Final = (
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
+_LISTS: Final = ("split_offsets", "equality_ids")
+_OTHERS: Final = (
+    "key_metadata",
+    "sort_order_id",
+    "first_row_id",
+    "referenced_data_file",
+    "content_offset",
+    "content_size_in_bytes",
+)
+_LIST_NAMES: Final = {f.field_id: f.name for f in manifest_list_type(3).fields}
+
+
+def read_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
+    """The manifests of a manifest list, in order; ``path`` is for messages.
+
+    Raises CorruptMetadataError, and UnsupportedFeatureError for encrypted manifests.
+    """
+    schema, records = avro.read_container(data, path)
+    names = [(f["name"], _LIST_NAMES[i]) for f in schema["fields"] if (i := f.get("field-id")) in _LIST_NAMES]
+    try:
+        manifests = [_manifest_file({ours: record[theirs] for theirs, ours in names}) for record in records]
+    except (TypeError, ValueError, KeyError) as error:
+        raise CorruptMetadataError(f"{path} is not a manifest list: {error}") from error
+    for manifest in manifests:
+        if manifest.key_metadata is not None:
+            raise UnsupportedFeatureError(f"{path} lists encrypted manifests, which lakemeta does not handle")
+    return manifests
+
+
+def read_manifest(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> list[ManifestEntry]:
+    """The entries of a manifest, in order, with what they inherit; deleted ones too.
+
+    ``spec`` is the partition spec the manifest list names for it. Raises CorruptMetadataError.
+    """
+    path = manifest.manifest_path
+    schema, records = avro.read_container(data, path)
+    check_format_version(data, path)
+    try:
+        partition = partition_reader(schema, spec)
+        entries = [_entry(record, spec.spec_id, partition) for record in records]
+    except (TypeError, ValueError, KeyError) as error:
+        raise CorruptMetadataError(f"{path} is not a manifest: {type(error).__name__} {error}") from error
+    return list(inherit(entries, manifest))
+
+
+def check_format_version(data: bytes, path: str) -> None:
+    """Raise UnsupportedFeatureError if a manifest says it is of a format version after 3."""
+    version = avro.container_metadata(data, path).get("format-version", b"1").decode("ascii", "replace")
+    if version not in ("1", "2", "3"):
+        raise UnsupportedFeatureError(f"{path} has format version {version}; lakemeta handles 1, 2 and 3")
+
+
+def write_manifest_list(
+    manifests: Iterable[ManifestFile],
+    *,
+    format_version: int,
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+    first_row_id: int | None = None,
+) -> tuple[bytes, int | None]:
+    """The bytes of a snapshot's manifest list, and the next row id after it (version 3; else None).
+
+    Manifests with an unassigned sequence number get the snapshot's. In version 3, data manifests without a
+    first row id get the next one, and room for their existing and added rows (engine: ManifestListWriter).
+    """
+    records, first = [], first_row_id
+    for manifest in manifests:
+        record = _manifest_record(manifest, format_version, snapshot_id, sequence_number)
+        if first_row_id is not None and not manifest.is_deletes and manifest.first_row_id is None:
+            record["first_row_id"] = first_row_id
+            first_row_id += (manifest.existing_rows_count or 0) + (manifest.added_rows_count or 0)
+        records.append(record)
+    struct = manifest_list_type(format_version)
+    header: dict[str, Any] = {"snapshot-id": snapshot_id, "parent-snapshot-id": parent_snapshot_id or "null"}
+    if format_version > 1:
+        header["sequence-number"] = sequence_number
+    if format_version > 2:
+        header["first-row-id"] = first
+    return _container("manifest_file", struct, records, header, format_version), first_row_id
+
+
+def write_manifest(
+    metadata: TableMetadata,
+    spec_id: int,
+    entries: Iterable[ManifestEntry],
+    *,
+    path: str,
+    content: ManifestContent,
+    snapshot_id: int,
+    first_row_id: int | None = None,
+) -> tuple[bytes, ManifestFile]:
+    """The bytes of a manifest and its line for the manifest list, with sequence number still unassigned.
+
+    Entries are written as they are: None sequence numbers stay None and are inherited by readers.
+    """
+    listed, spec, types = list(entries), metadata.specs_by_id[spec_id], metadata.partition_types(spec_id)
+    fields = zip(spec.fields, types, strict=True)
+    partition = StructType(tuple(NestedField(f.field_id, f.name, kind) for f, kind in fields))
+    struct = manifest_entry_type(metadata.format_version, partition)
+    header = {
+        "schema": _json(schema_to_json(metadata.schema)),
+        "schema-id": metadata.current_schema_id,
+        "partition-spec": _json(spec_fields_to_json(spec)),
+        "partition-spec-id": spec_id,
+    }
+    if metadata.format_version > 1:
+        header["content"] = "deletes" if content == ManifestContent.DELETES else "data"
+    records = [_entry_record(e, partition) for e in listed]
+    data = _container("manifest_entry", struct, records, header, metadata.format_version)
+    live = [e.sequence_number for e in listed if e.is_live and e.sequence_number is not None]
+    return data, ManifestFile(
+        manifest_path=path,
+        manifest_length=len(data),
+        partition_spec_id=spec_id,
+        content=content,
+        sequence_number=UNASSIGNED_SEQUENCE,
+        min_sequence_number=min(live, default=UNASSIGNED_SEQUENCE),
+        added_snapshot_id=snapshot_id,
+        partitions=summarise(types, [e.data_file.partition for e in listed]),
+        first_row_id=first_row_id,
+        **_counts(listed),
+    )
+
+
+def summarise(
+    types: Sequence[Type], partitions: Sequence[tuple[Value, ...]]
+) -> tuple[PartitionFieldSummary, ...]:
+    """The partition summaries of a manifest with files in these partitions (engine: PartitionSummary)."""
+    return tuple(_summary(kind, [p[i] for p in partitions]) for i, kind in enumerate(types))
+
+
+def partition_reader(
+    schema: avro.Schema, spec: PartitionSpec
+) -> Callable[[Mapping[str, Any]], tuple[Value, ...]]:
+    """A function from a partition record of a manifest with this Avro schema to the spec's partition tuple.
+
+    Fields are matched by field id, or by name where the manifest has no ids; values not there are None.
+    """
+    record = _field(_field(schema, "data_file")["type"], "partition")["type"]
+    by_id = {f.get("field-id"): f for f in record["fields"]}
+    by_name = {f["name"]: f for f in record["fields"] if "field-id" not in f}
+    found = [by_id.get(f.field_id) or by_name.get(avro_name(f.name)) for f in spec.fields]
+    pairs = [(f["name"], _decimal_scale(f["type"])) if f else (None, None) for f in found]
+    names = [name for name, scale in pairs if name is not None and scale is None]
+    if len(names) == len(pairs):
+        return _plain_reader(names)
+    return lambda values_by_name: tuple(
+        None if name is None else _decimal(values_by_name[name], scale) for name, scale in pairs
+    )
+
+
+def _plain_reader(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Value, ...]]:
+    if not names:
+        return lambda _: ()
+    if len(names) == 1:
+        only = names[0]
+        return lambda record: (record[only],)
+    return itemgetter(*names)
+
+
+def _decimal_scale(schema: avro.Schema) -> int | None:
+    for branch in schema if isinstance(schema, list) else [schema]:
+        if isinstance(branch, dict) and branch.get("logicalType") == "decimal":
+            return int(branch.get("scale", 0))
+    return None
+
+
+def _decimal(value: Value, scale: int | None) -> Value:
+    if value is None or scale is None:
+        return value
+    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)
+
+
+def _field(schema: avro.Schema, name: str) -> Any:
+    return next(f for f in schema["fields"] if f["name"] == name)
+
+
+def _manifest_file(record: dict[str, Any]) -> ManifestFile:
+    partitions = record.pop("partitions", None)
+    return ManifestFile(
+        content=ManifestContent(record.pop("content", 0)),
+        sequence_number=record.pop("sequence_number", None) or 0,
+        min_sequence_number=record.pop("min_sequence_number", None) or 0,
+        partitions=None if partitions is None else tuple(map(_summary_from_record, partitions)),
+        **record,
+    )
+
+
+def _summary_from_record(record: Mapping[str, Any]) -> PartitionFieldSummary:
+    return PartitionFieldSummary(
+        record["contains_null"],
+        record.get("contains_nan"),
+        record.get("lower_bound"),
+        record.get("upper_bound"),
+    )
+
+
+def _manifest_record(
+    manifest: ManifestFile, version: int, snapshot_id: int, sequence_number: int
+) -> dict[str, Any]:
+    sequences = (manifest.sequence_number, manifest.min_sequence_number)
+    if UNASSIGNED_SEQUENCE in sequences and manifest.added_snapshot_id != snapshot_id:
+        raise CorruptMetadataError(
+            f"{manifest.manifest_path} has no sequence number and is not of this snapshot"
+        )
+    if version == 1 and manifest.is_deletes:
+        raise CorruptMetadataError("a table of format version 1 cannot have delete manifests")
+    record = {name: getattr(manifest, name) for name in _LIST_NAMES.values()}
+    own, least = (sequence_number if s == UNASSIGNED_SEQUENCE else s for s in sequences)
+    if manifest.partitions is not None:
+        record["partitions"] = [
+            {
+                name: getattr(s, name)
+                for name in ("contains_null", "contains_nan", "lower_bound", "upper_bound")
+            }
+            for s in manifest.partitions
+        ]
+    return {**record, "content": int(manifest.content), "sequence_number": own, "min_sequence_number": least}
+
+
+def _entry(
+    record: Mapping[str, Any], spec_id: int, partition: Callable[[Mapping[str, Any]], tuple[Value, ...]]
+) -> ManifestEntry:
+    file = record["data_file"]
+    rest: dict[str, Any] = {name: file.get(name) for name in _OTHERS}
+    rest |= {name: _pairs(file.get(name)) for name in _MAPS}
+    rest |= {name: None if file.get(name) is None else tuple(file[name]) for name in _LISTS}
+    return ManifestEntry(
+        EntryStatus(record["status"]),
+        record.get("snapshot_id"),
+        record.get("sequence_number"),
+        record.get("file_sequence_number"),
+        DataFile(
+            content=FileContent(file.get("content", 0)),
+            file_path=file["file_path"],
+            file_format=file["file_format"],
+            spec_id=spec_id,
+            partition=partition(file["partition"]),
+            record_count=file["record_count"],
+            file_size_in_bytes=file["file_size_in_bytes"],
+            **rest,
+        ),
+    )
+
+
+def _pairs(items: Iterable[Mapping[str, Any]] | None) -> dict[int, Any] | None:
+    return None if items is None else {item["key"]: item["value"] for item in items}
+
+
+def _entry_record(entry: ManifestEntry, partition: StructType) -> dict[str, Any]:
+    file = entry.data_file
+    record: dict[str, Any] = {name: getattr(file, name) for name in _OTHERS}
+    for name in _MAPS:
+        metrics = getattr(file, name)
+        record[name] = None if metrics is None else [{"key": k, "value": v} for k, v in metrics.items()]
+    for name in _LISTS:
+        numbers = getattr(file, name)
+        record[name] = None if numbers is None else list(numbers)
+    names = [avro_name(f.name) for f in partition.fields]
+    encoded = [_partition_value(f.type, v) for f, v in zip(partition.fields, file.partition, strict=True)]
+    record |= {
+        "content": int(file.content),
+        "file_path": file.file_path,
+        "file_format": file.file_format,
+        "partition": dict(zip(names, encoded, strict=True)),
+        "record_count": file.record_count,
+        "file_size_in_bytes": file.file_size_in_bytes,
+        "block_size_in_bytes": _BLOCK_SIZE,
+    }
+    return {
+        "status": int(entry.status),
+        "snapshot_id": entry.snapshot_id,
+        "sequence_number": entry.sequence_number,
+        "file_sequence_number": entry.file_sequence_number,
+        "data_file": record,
+    }
+
+
+def _partition_value(kind: Type, value: Value) -> Value:
+    if value is None or not isinstance(kind, DecimalType):
+        return value
+    return values.unscaled_to_bytes(values.unscaled(value, kind), decimal_bytes(kind.precision))
+
+
+def _counts(entries: Sequence[ManifestEntry]) -> dict[str, Any]:
+    counts: dict[str, Any] = {}
+    for name, status in (
+        ("added", EntryStatus.ADDED),
+        ("existing", EntryStatus.EXISTING),
+        ("deleted", EntryStatus.DELETED),
+    ):
+        rows = [e.data_file.record_count for e in entries if e.status == status]
+        counts |= {f"{name}_files_count": len(rows), f"{name}_rows_count": sum(rows)}
+    return counts
+
+
+def _summary(kind: Type, found: Iterable[Value]) -> PartitionFieldSummary:
+    listed = list(found)
+    plain = [v for v in listed if v is not None and v == v]
+    bounds = (min(plain, key=_order), max(plain, key=_order)) if plain else None
+    return PartitionFieldSummary(
+        contains_null=None in listed,
+        contains_nan=len(plain) + listed.count(None) < len(listed),
+        lower_bound=None if bounds is None else values.to_bytes(kind, bounds[0]),
+        upper_bound=None if bounds is None else values.to_bytes(kind, bounds[1]),
+    )
+
+
+def _order(value: Value) -> Any:
+    return (value, math.copysign(1, value)) if isinstance(value, float) else value  # -0.0 comes before 0.0
+
+
+def _container(
+    name: str, struct: StructType, records: Sequence[Any], header: Mapping[str, Any], format_version: int
+) -> bytes:
+    metadata = {key: str(value) for key, value in header.items()}
+    metadata["format-version"] = str(format_version)
+    metadata["iceberg.schema"] = _json(schema_to_json(Schema(struct.fields)))
+    return avro.write_container(avro_record(name, struct), records, codec=_CODEC, metadata=metadata)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
