@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from contract.storage_contract import StorageContract, put
+
+from lakemeta.errors import PathExistsError, StorageError, UnsupportedFeatureError
+from lakemeta.storage import LocalStorage, Storage, open_storage
+from lakemeta.storage.local import TEMPORARY_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return LocalStorage()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return open_storage(f"file://{tmp_path}")[1]
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Path]:
+    """A directory with one file that nobody may look into or change."""
+    if os.getuid() == 0:
+        pytest.skip("root may do everything")
+    directory = tmp_path / "locked"
+    directory.mkdir()
+    (directory / "a").write_bytes(b"1")
+    directory.chmod(0)
+    yield directory
+    directory.chmod(0o700)
+
+
+class TestLocalStorage(StorageContract):
+    pass
+
+
+def _create(path: str, content: bytes, barrier: object, results: object) -> None:
+    barrier.wait()  # type: ignore[attr-defined]
+    try:
+        LocalStorage().create(path, content)
+    except PathExistsError:
+        results.put(None)  # type: ignore[attr-defined]
+    else:
+        results.put(content)  # type: ignore[attr-defined]
+
+
+def test_one_of_many_creating_processes_wins(root: str) -> None:
+    """Of processes that create one file exactly one wins."""
+    spawn = multiprocessing.get_context("spawn")
+    barrier, results = spawn.Barrier(4), spawn.Queue()
+    workers = [
+        spawn.Process(target=_create, args=(f"{root}/a", b"%d" % n * 1000, barrier, results))
+        for n in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    won = [content for content in (results.get() for _ in workers) if content is not None]
+    for worker in workers:
+        worker.join()
+    results.close()
+    assert [Path(root, "a").read_bytes()] == won
+
+
+def test_files_have_ordinary_permissions(storage: Storage, root: str) -> None:
+    """Created, replaced and written files can be read by whom the umask allows."""
+    storage.create(f"{root}/a", b"")
+    storage.replace(f"{root}/b", b"")
+    storage.open_output(f"{root}/c").close()
+    umask = os.umask(0)
+    os.umask(umask)
+    assert {stat.S_IMODE(Path(root, name).stat().st_mode) for name in "abc"} == {0o666 & ~umask}
+
+
+def test_left_temporary_files_are_not_listed(storage: Storage, root: str) -> None:
+    """A crash inside create leaves a hidden file that no listing shows and delete_tree takes along."""
+    put(storage, f"{root}/d/a")
+    Path(root, "d", f".0123{TEMPORARY_SUFFIX}").touch()
+    assert [e.name for e in storage.list_dir(f"{root}/d")] == ["a"]
+    assert [e.name for e in storage.walk(root)] == ["a"]
+    storage.delete_tree(f"{root}/d")
+    assert not Path(root, "d").exists()
+
+
+@pytest.mark.parametrize("write", ["create", "replace", "open_output"])
+def test_no_stale_checksum_survives_new_content(storage: Storage, root: str, write: str) -> None:
+    """Hadoop's checksum of old content goes before new content comes: readers would refuse the file."""
+    checksum = Path(root, ".a.crc")
+    checksum.write_bytes(b"old")
+    if write == "open_output":
+        storage.open_output(f"{root}/a").close()
+    else:
+        getattr(storage, write)(f"{root}/a", b"new")
+    assert not checksum.exists()
+
+
+def test_a_failed_create_keeps_the_others_checksum(storage: Storage, root: str) -> None:
+    """A create that finds the path taken leaves the checksum of the file that is there."""
+    Path(root, "a").write_bytes(b"1")
+    Path(root, ".a.crc").write_bytes(b"crc")
+    with pytest.raises(PathExistsError):
+        storage.create(f"{root}/a", b"2")
+    assert Path(root, ".a.crc").exists()
+
+
+def test_deleting_takes_the_checksum_along(storage: Storage, root: str) -> None:
+    """The checksum file goes with its file, and also if it is left alone."""
+    Path(root, "a").write_bytes(b"1")
+    Path(root, ".a.crc").write_bytes(b"crc")
+    Path(root, ".b.crc").write_bytes(b"crc")
+    statuses = [o.status for o in storage.delete_many([f"{root}/a", f"{root}/b"])]
+    assert statuses == ["deleted", "absent"]
+    assert list(Path(root).iterdir()) == []
+
+
+def test_linked_directories_are_not_walked(
+    storage: Storage, root: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """walk and delete_tree do not go through a link; list_dir shows it and can be pointed at it."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "precious").write_bytes(b"1")
+    table = Path(root, "t")
+    table.mkdir()
+    (table / "link").symlink_to(elsewhere)
+    (table / "circle").symlink_to(table)
+    (table / "file").symlink_to(elsewhere / "precious")
+    assert [e.name for e in storage.walk(str(table))] == ["file"]
+    assert [(e.name, e.is_dir) for e in storage.list_dir(str(table))] == [
+        ("circle", True),
+        ("file", False),
+        ("link", True),
+    ]
+    assert [e.name for e in storage.list_dir(f"{table}/link")] == ["precious"]
+    storage.delete_tree(str(table))
+    assert not table.exists()
+    assert (elsewhere / "precious").exists()
+
+
+def test_deleting_a_link_deletes_the_link(storage: Storage, root: str) -> None:
+    """delete_many removes a link to a file, even a broken one, never its target."""
+    Path(root, "a").write_bytes(b"1")
+    Path(root, "link").symlink_to(Path(root, "a"))
+    Path(root, "broken").symlink_to(Path(root, "none"))
+    assert all(o.status == "deleted" for o in storage.delete_many([f"{root}/link", f"{root}/broken"]))
+    assert [e.name for e in storage.list_dir(root)] == ["a"]
+
+
+def test_delete_tree_refuses_a_linked_directory(storage: Storage, root: str) -> None:
+    """The directory to remove must be one itself, no link to one."""
+    put(storage, f"{root}/d/a")
+    Path(root, "link").symlink_to(Path(root, "d"))
+    with pytest.raises(StorageError, match="link"):
+        storage.delete_tree(f"{root}/link")
+    assert Path(root, "d", "a").exists()
+
+
+def test_a_directory_in_the_way_is_a_failed_outcome(storage: Storage, root: str) -> None:
+    """Deleting a directory as if it were a file fails, and says why."""
+    Path(root, "d").mkdir()
+    (outcome,) = storage.delete_many([f"{root}/d"])
+    assert outcome.status == "failed"
+    assert outcome.error
+
+
+def test_permission_errors_name_the_path(storage: Storage, locked: Path) -> None:
+    """What must not be touched raises StorageError, or is a failed outcome."""
+    for way in (storage.list_dir, storage.read, lambda path: list(storage.walk(path))):
+        with pytest.raises(StorageError, match="locked"):
+            way(str(locked))
+    with pytest.raises(StorageError, match="locked"):
+        list(storage.walk(str(locked.parent)))
+    with pytest.raises(StorageError, match="locked/b"):
+        storage.create(f"{locked}/b", b"")
+    (outcome,) = storage.delete_many([f"{locked}/a"])
+    assert outcome.status == "failed"
+    assert "PermissionError" in (outcome.error or "")
+
+
+def test_a_listing_that_fails_part_way_raises(
+    storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that cannot be read fails the whole walk; one that has just vanished is empty."""
+    put(storage, f"{root}/a", f"{root}/d/b")
+    scan = os.scandir
+    trouble: list[OSError] = [PermissionError(errno.EACCES, "no way in"), OSError(errno.EIO, "bad disk")]
+
+    def broken(path: str) -> object:
+        if path.endswith("/d"):
+            raise trouble[0]
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", broken)
+    with pytest.raises(StorageError, match=r"/d: .*no way in"):
+        list(storage.walk(root))
+    trouble.pop(0)
+    with pytest.raises(StorageError, match=r"/d: .*bad disk"):
+        list(storage.walk(root))
+    trouble[0] = FileNotFoundError(errno.ENOENT, "gone")
+    assert [e.name for e in storage.walk(root)] == ["a"]
+
+
+def test_a_disk_without_hard_links_is_refused(
+    storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No hard links, no exclusive create: refused by name, nothing left behind."""
+
+    def link(source: str, target: str) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(UnsupportedFeatureError, match="hard links"):
+        storage.create(f"{root}/a", b"")
+    assert list(Path(root).iterdir()) == []
+
+
+def test_a_link_request_repeated_by_nfs_is_our_own(
+    storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS may report our own link as somebody else's file; the link count tells."""
+    link = os.link
+
+    def twice(source: str, target: str) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    storage.create(f"{root}/a", b"mine")
+    assert storage.read(f"{root}/a") == b"mine"
