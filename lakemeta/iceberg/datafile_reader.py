@@ -1,0 +1,205 @@
+"""Data and delete files of every format as Arrow batches with field ids."""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import attrs
+import pyarrow as pa
+from pyarrow import orc
+
+from lakemeta import avro
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.iceberg.arrow import FIELD_ID
+from lakemeta.parquet import BATCH_ROWS, open_parquet, read_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+_AVRO_ROWS: Final = 16_384
+_EXACT: Final = Context(prec=76)
+_PLAIN: Final[dict[str, Any]] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+
+Convert = Any  # a function from a plain Avro value to what Arrow takes, or None if they are the same
+
+
+@attrs.frozen
+class OpenFile:
+    """A file that is open: its columns as Arrow fields with ids, and a way to stream some of them."""
+
+    schema: pa.Schema
+    read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+
+
+def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> OpenFile:
+    """Open a data or delete file of a format as manifests name it.
+
+    Raises UnsupportedFeatureError for a format that is not Parquet, ORC or Avro, CorruptMetadataError, naming
+    ``where``, for a file that does not parse.
+    """
+    kind = file_format.upper()
+    if kind == "PARQUET":
+        parquet = open_parquet(source)
+        return OpenFile(parquet.schema_arrow, lambda columns: read_batches(parquet, columns))
+    if kind == "ORC":
+        return _open_orc(source, where)
+    if kind == "AVRO":
+        return _open_avro(source if isinstance(source, bytes) else source.read(), where)
+    raise UnsupportedFeatureError(f"{where} is a {file_format} file; lakemeta reads Parquet, ORC and Avro")
+
+
+def _open_orc(source: BinaryIO | bytes, where: str) -> OpenFile:
+    try:
+        file = orc.ORCFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
+    except pa.ArrowException as error:
+        raise CorruptMetadataError(f"{where} is not a readable ORC file: {error}") from error
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for stripe in range(file.nstripes):
+            batch = file.read_stripe(stripe, columns=list(columns))
+            yield from (batch.slice(at, BATCH_ROWS) for at in range(0, batch.num_rows, BATCH_ROWS))
+
+    return OpenFile(file.schema, read)
+
+
+def _open_avro(data: bytes, where: str) -> OpenFile:
+    schema, records = avro.read_container(data, where)
+    parts = [(field["name"], *_avro_field(field)) for field in _spelled_out(schema, {})["fields"]]
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        wanted = [part for part in parts if part[0] in columns]
+        for rows in _batched(records, _AVRO_ROWS):
+            arrays = [_array([row[name] for row in rows], field, via) for name, field, via in wanted]
+            fields = pa.schema([field for _, field, _ in wanted])
+            yield pa.RecordBatch.from_struct_array(_rows(arrays, fields, len(rows)))
+
+    return OpenFile(pa.schema([field for _, field, _ in parts]), read)
+
+
+def _rows(arrays: list[pa.Array], fields: pa.Schema, count: int) -> pa.StructArray:
+    if not arrays:  # no column is wanted, but rows count
+        return pa.array([{}] * count, pa.struct([]))
+    return pa.StructArray.from_arrays(arrays, fields=list(fields))
+
+
+def _array(values: list[Any], field: pa.Field, via: Convert) -> pa.Array:
+    return pa.array(values if via is None else list(map(via, values)), field.type)
+
+
+def _batched(records: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    iterator = iter(records)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def _spelled_out(schema: Any, known: dict[str, Any]) -> Any:
+    """The schema with every reference to a named type replaced by its definition."""
+    if isinstance(schema, str):
+        return known.get(schema, schema)
+    if isinstance(schema, list):
+        return [_spelled_out(branch, known) for branch in schema]
+    out = dict(schema)
+    for key in ("type", "items", "values"):
+        if key in out:
+            out[key] = _spelled_out(out[key], known)
+    if "fields" in out:
+        out["fields"] = [_spelled_out(field, known) for field in out["fields"]]
+    if "name" in out and out["type"] in ("record", "fixed", "enum"):
+        known[out["name"]] = out
+    return out
+
+
+def _avro_field(field: dict[str, Any]) -> tuple[pa.Field, Convert]:
+    return _named(field["name"], field["type"], field.get("field-id"))
+
+
+def _named(name: str, schema: Any, field_id: int | None) -> tuple[pa.Field, Convert]:
+    nullable = isinstance(schema, list)
+    if nullable:
+        (schema,) = [branch for branch in schema if branch != "null"] or ["null"]
+    kind, via = _avro_type(schema)
+    metadata = None if field_id is None else {FIELD_ID: str(field_id)}
+    return pa.field(name, kind, metadata=metadata), _or_none(via) if nullable else via
+
+
+def _or_none(via: Convert) -> Convert:
+    return None if via is None else lambda value: None if value is None else via(value)
+
+
+def _avro_type(schema: Any) -> tuple[pa.DataType, Convert]:
+    """The Arrow type of an Avro schema (spec: "Appendix A", Avro), and how its values become Arrow's."""
+    if isinstance(schema, str):
+        schema = {"type": schema}
+    name, logical = schema["type"], schema.get("logicalType")
+    if name == "record":
+        return _avro_record(schema)
+    if name == "array":
+        return _avro_array(schema)
+    if name == "map":
+        key = pa.field("key", pa.string(), nullable=False, metadata=_id(schema.get("key-id")))
+        value, via = _named("value", schema["values"], schema.get("value-id"))
+        return pa.map_(key, value), lambda pairs: [(k, via(v) if via else v) for k, v in pairs.items()]
+    if logical == "decimal":
+        return _avro_decimal(schema["precision"], schema.get("scale", 0))
+    if name == "fixed":
+        return pa.binary(schema["size"]), None
+    if isinstance(name, dict | list):
+        return _avro_type(name)
+    return _avro_logical(logical, schema) or _PLAIN[name], None
+
+
+def _id(value: int | None) -> dict[bytes, str] | None:
+    return None if value is None else {FIELD_ID: str(value)}
+
+
+def _avro_logical(logical: str | None, schema: dict[str, Any]) -> pa.DataType | None:
+    zone = "UTC" if schema.get("adjust-to-utc") else None
+    return {
+        "date": pa.date32(),
+        "time-micros": pa.time64("us"),
+        "timestamp-millis": pa.timestamp("ms", tz=zone),
+        "timestamp-micros": pa.timestamp("us", tz=zone),
+        "timestamp-nanos": pa.timestamp("ns", tz=zone),
+    }.get(logical or "")
+
+
+def _avro_decimal(precision: int, scale: int) -> tuple[pa.DataType, Convert]:
+    def via(value: bytes) -> Decimal:
+        return _EXACT.scaleb(Decimal(int.from_bytes(value, "big", signed=True)), -scale)
+
+    return pa.decimal128(precision, scale), via
+
+
+def _avro_record(schema: dict[str, Any]) -> tuple[pa.DataType, Convert]:
+    parts = [_avro_field(field) for field in schema["fields"]]
+    vias = {field.name: via for field, via in parts if via is not None}
+
+    def via_fields(row: dict[str, Any]) -> dict[str, Any]:
+        return {k: vias[k](v) if k in vias else v for k, v in row.items()}
+
+    return pa.struct([field for field, _ in parts]), via_fields if vias else None
+
+
+def _avro_array(schema: dict[str, Any]) -> tuple[pa.DataType, Convert]:
+    if schema.get("logicalType") == "map":  # a map whose keys are no strings
+        (key, key_via), (value, value_via) = (_avro_field(f) for f in schema["items"]["fields"])
+        same = _same
+        key_of, value_of = key_via or same, value_via or same
+        kind = pa.map_(key.with_nullable(False), value)
+        return kind, lambda rows: [(key_of(r["key"]), value_of(r["value"])) for r in rows]
+    element, via = _named("element", schema["items"], schema.get("element-id"))
+    return pa.list_(element), None if via is None else lambda values: [via(v) for v in values]
+
+
+def _same(value: Any) -> Any:
+    return value

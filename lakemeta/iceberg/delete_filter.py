@@ -1,0 +1,155 @@
+"""Which rows of a data file are deleted: by position, deletion vector, or equality.
+
+Which delete files apply to which data file is decided by scan planning; here they are only applied.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemeta.errors import UnsupportedFeatureError
+from lakemeta.iceberg.types import LONG, STRING, NestedField
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakemeta.iceberg.schema import Schema
+
+DELETE_PATH: Final = NestedField(2147483546, "file_path", STRING, required=True)
+DELETE_POSITION: Final = NestedField(2147483545, "pos", LONG, required=True)
+POSITION_DELETE_FIELDS: Final = (DELETE_PATH, DELETE_POSITION)
+
+
+class DeletedRows:
+    """The deleted positions of one data file, a bit a row. Positions past its rows are ignored."""
+
+    def __init__(self, rows: int) -> None:
+        """``rows`` is the number of rows in the data file."""
+        self._rows = rows
+        self._bits = bytearray((rows + 7) // 8)
+
+    def add_positions(self, positions: Iterable[int]) -> None:
+        """Mark rows, counted from 0."""
+        bits, rows = self._bits, self._rows
+        for row in positions:
+            if 0 <= row < rows:
+                bits[row >> 3] |= 1 << (row & 7)
+
+    def add_bits(self, start: int, bits: bytes) -> None:
+        """Mark the rows from ``start``, a multiple of 8, whose bits are set, lowest bit first."""
+        at = start >> 3
+        mine = self._bits[at : at + len(bits)]
+        merged = int.from_bytes(mine, "little") | int.from_bytes(bits[: len(mine)], "little")
+        self._bits[at : at + len(bits)] = merged.to_bytes(len(mine), "little")
+
+    @property
+    def count(self) -> int:
+        """How many rows are deleted."""
+        return int.from_bytes(self._bits, "little").bit_count()
+
+    def keep(self, start: int, rows: int) -> pa.BooleanArray | None:
+        """A mask of the rows to keep among ``rows`` rows from ``start``; None if that is all of them."""
+        part = self._bits[start >> 3 : (start + rows + 7) >> 3]
+        if part.count(0) == len(part):
+            return None
+        deleted = pa.Array.from_buffers(
+            pa.bool_(), rows, [None, pa.py_buffer(self._bits)], offset=start, null_count=0
+        )
+        return pc.invert(deleted)
+
+
+def add_position_deletes(batch: pa.RecordBatch, targets: Mapping[str, DeletedRows]) -> None:
+    """Mark the rows that a batch of a position delete file names, for those data files that it is applied to.
+
+    The batch has the columns :data:`POSITION_DELETE_FIELDS`.
+    """
+    runs, positions = pc.run_end_encode(batch.column(0)), batch.column(1)
+    start = 0
+    for path, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        if path in targets:
+            targets[path].add_positions(positions.slice(start, end - start).to_pylist())
+        start = end
+
+
+@attrs.frozen(slots=False)
+class EqualityDeletes:
+    """Keys of deleted rows over some columns; null equals null (spec: "Equality Delete Files").
+
+    ``keys`` has one column for each of ``field_ids``. Keys of several columns are turned, column by column,
+    into numbers: a row matches if every step finds its number.
+    """
+
+    field_ids: tuple[int, ...]
+    keys: pa.Table
+
+    @cached_property
+    def _steps(self) -> list[tuple[pa.Array, pa.Array | None]]:
+        """For each column its distinct values, and the distinct numbers of all columns up to it."""
+        steps: list[tuple[pa.Array, pa.Array | None]] = []
+        codes: pa.Array | None = None
+        for column in self.keys.columns:
+            distinct = pc.unique(column)
+            found = pc.index_in(column, value_set=distinct).cast(pa.int64())
+            if codes is None:
+                codes, known = found, None
+            else:
+                codes = _pair(codes, found, len(distinct))
+                known = pc.unique(codes)
+                codes = pc.index_in(codes, value_set=known).cast(pa.int64())
+            steps.append((distinct, known))
+        return steps
+
+    def keep(self, columns: Sequence[pa.Array]) -> pa.BooleanArray:
+        """A mask of the rows to keep, given the key columns of data rows in the order of ``field_ids``."""
+        codes: pa.Array | None = None
+        for column, (distinct, known) in zip(columns, self._steps, strict=True):
+            found = pc.index_in(column, value_set=distinct).cast(pa.int64())
+            if codes is None:
+                codes = found
+            else:
+                codes = pc.index_in(_pair(codes, found, len(distinct)), value_set=known).cast(pa.int64())
+        return pc.is_null(codes)
+
+
+def equality_deletes(
+    parts: Sequence[tuple[tuple[int, ...], pa.Table]], *, budget: int, where: str
+) -> list[EqualityDeletes]:
+    """Gather the keys of delete files, one set for each combination of columns.
+
+    ``budget`` is in bytes; more keys than that raise UnsupportedFeatureError naming ``where``: a set that
+    does not fit would have to be searched on disk, row by row.
+    """
+    size = sum(keys.nbytes for _, keys in parts)
+    if size > budget:
+        raise UnsupportedFeatureError(
+            f"the equality deletes of {where} take {size} bytes, more than the {budget} set aside for them; "
+            f"give the rewrite more memory"
+        )
+    together: dict[tuple[int, ...], list[pa.Table]] = {}
+    for field_ids, keys in parts:
+        together.setdefault(field_ids, []).append(keys)
+    return [EqualityDeletes(field_ids, pa.concat_tables(keys)) for field_ids, keys in together.items()]
+
+
+def key_columns(batch: pa.RecordBatch, schema: Schema, field_ids: Sequence[int]) -> list[pa.Array]:
+    """The columns with the given ids, which may lie in structs; ``schema`` is that of the batch."""
+    return [_column(batch, schema.names[i]) for i in field_ids]
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name in batch.schema.names:
+        return batch.column(name)
+    top = next(n for n in sorted(batch.schema.names, key=len, reverse=True) if name.startswith(n + "."))
+    array = batch.column(top)
+    for part in name[len(top) + 1 :].split("."):
+        array = pc.struct_field(array, part)
+    return array
+
+
+def _pair(codes: pa.Array, found: pa.Array, distinct: int) -> pa.Array:
+    return pc.add(pc.multiply(codes, distinct), found)
