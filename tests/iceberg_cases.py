@@ -1,0 +1,190 @@
+"""Recorded Iceberg tables: what real Iceberg 1.12 on Spark 3.5 wrote, planned and did.
+
+``unpack("small_files_v2", tmp_path)`` extracts a case and makes its table usable where it lies: tables name their
+files by absolute path, so every path in metadata, manifest lists, manifests, position deletes and deletion
+vectors is moved, and sizes that change with the paths are corrected. Modification times stay as recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import fastavro
+
+DATA = Path(__file__).parent / "golden" / "data" / "iceberg"
+CASES = tuple(sorted(p.name.removesuffix(".tar.xz") for p in DATA.glob("*.tar.xz")))
+
+
+@attrs.frozen
+class Case:
+    """One unpacked case; ``table`` is the root of its table."""
+
+    name: str
+    folder: Path
+    table: Path
+
+    def info(self) -> dict[str, Any]:
+        """What the case is about (case.json)."""
+        return read_json(self.folder / "case.json")
+
+    def plans(self) -> list[dict[str, Any]]:
+        """The recorded plans: options, where, groups or error."""
+        path = self.folder / "plans.json"
+        return read_json(path) if path.exists() else []
+
+    def actions(self) -> list[tuple[str, dict[str, Any]]]:
+        """(name, expected.json) of every recorded action, in order."""
+        found = sorted((self.folder / "actions").glob("*/expected.json"))
+        return [(p.parent.name, read_json(p)) for p in found]
+
+    def rows(self) -> list[str]:
+        """The rows of the table before any action, one JSON object with sorted keys a line, lines sorted."""
+        return (self.folder / "rows_before.jsonl").read_text().splitlines()
+
+    def metadata_files(self) -> list[Path]:
+        """Table metadata files, oldest version first."""
+        return metadata_files(self.table)
+
+    def local(self, path: str) -> Path:
+        """Where a file lies that table metadata names with or without a scheme."""
+        return Path(re.sub(r"^file:(//)?(?=/)", "", path))
+
+    def relative(self, path: str) -> str:
+        """A path of the table relative to its root, as recorded results spell it."""
+        return os.path.relpath(self.local(path), self.table)
+
+
+def unpack(name: str, folder: Path) -> Case:
+    """Extract a case below ``folder`` and move its table there."""
+    target = Path(folder) / name
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{name}.tar.xz").read_bytes()))) as archive:
+        archive.extractall(target, filter="data")
+    relocate(target / "before")
+    return Case(name, target, target / "before")
+
+
+def relocate(table: Path) -> None:
+    """Make a copied table name its files where they now lie."""
+    metadata = metadata_files(table)
+    location = re.sub(r"^file:(//)?", "", read_json(metadata[-1])["location"])
+    _Move(table.resolve(), location).run(metadata)
+
+
+def metadata_files(table: Path) -> list[Path]:
+    """Files of table metadata, oldest version first; planted files that only look the part are left out."""
+    numbered = []
+    for path in (table / "metadata").iterdir():
+        match = re.fullmatch(r"v?(\d+).*\.metadata\.json(\.gz)?", path.name)
+        with contextlib.suppress(ValueError, EOFError):
+            if match and "location" in read_json(path):
+                numbered.append((int(match[1]), path))
+    return [path for _, path in sorted(numbered)]
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file, plain or gzipped."""
+    data = path.read_bytes()
+    return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+
+
+class _Move:
+    """Moves one table from path ``old`` to path ``new``, files that others name by size before the others."""
+
+    def __init__(self, new: Path, old: str) -> None:
+        self.root, self.old, self.new = new, old, str(new)
+        self.prefix = re.compile(r"^(file:(?://)?)?" + re.escape(old) + r"(?=/|$)")
+
+    def run(self, metadata: list[Path]) -> None:
+        avro = dict(self._avro_files())
+        lists = [p for p, (schema, _, _) in avro.items() if schema["fields"][0]["name"] == "manifest_path"]
+        sizes: dict[str, int] = {}
+        for path in avro.keys() - set(lists):
+            for file in (entry["data_file"] for entry in avro[path][2]):
+                if file.get("content") == 1:
+                    name = file["file_path"]
+                    sizes.setdefault(name, self._delete_file(self._here(name), file["file_size_in_bytes"]))
+                    file["file_size_in_bytes"] = sizes[name]
+            self._write_avro(path, *avro[path])
+        for path in lists:
+            for manifest in avro[path][2]:
+                with contextlib.suppress(FileNotFoundError):  # expired before the table was recorded
+                    manifest["manifest_length"] = self._here(manifest["manifest_path"]).stat().st_size
+            self._write_avro(path, *avro[path])
+        for path in metadata:
+            text = json.dumps(self._moved(read_json(path)), separators=(",", ":")).encode()
+            zipped = path.read_bytes()[:2] == b"\x1f\x8b"
+            _replace(path, gzip.compress(text, mtime=0) if zipped else text)
+
+    def _avro_files(self) -> Iterator[tuple[Path, tuple[Any, Any, Any]]]:
+        for path in (self.root / "metadata").glob("*.avro"):
+            with contextlib.suppress(ValueError, EOFError, IndexError):  # planted files are no Avro
+                reader = fastavro.reader(io.BytesIO(path.read_bytes()))
+                yield path, (reader.writer_schema, reader.metadata, list(reader))
+
+    def _write_avro(self, path: Path, schema: Any, metadata: Any, records: list[Any]) -> None:
+        user = {k: v for k, v in metadata.items() if not k.startswith("avro.")}
+        out, codec = io.BytesIO(), metadata.get("avro.codec", "null")
+        fastavro.writer(out, schema, self._moved(records), codec=codec, metadata=user)
+        _replace(path, out.getvalue())
+
+    def _delete_file(self, path: Path, recorded: int) -> int:
+        if not path.exists():
+            return recorded
+        data = path.read_bytes()
+        _replace(path, self._puffin(data) if data[:4] == b"PFA1" else _parquet(data, self._moved))
+        return path.stat().st_size
+
+    def _puffin(self, data: bytes) -> bytes:
+        # A Puffin file ends with its footer JSON, the length of that, 4 bytes of flags, and the magic.
+        start = len(data) - 12 - struct.unpack("<i", data[-12:-8])[0]
+        footer = json.dumps(self._moved(json.loads(data[start:-12])), separators=(",", ":")).encode()
+        return data[:start] + footer + struct.pack("<i", len(footer)) + data[-8:]
+
+    def _here(self, path: str) -> Path:
+        return Path(re.sub(r"^file:(//)?", "", self.prefix.sub(self.new, path)))
+
+    def _moved(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.prefix.sub(lambda match: (match[1] or "") + self.new, value)
+        if isinstance(value, bytes):  # a bound of a file_path column is a path, too
+            old = self.old.encode() + b"/"
+            return self.new.encode() + b"/" + value.removeprefix(old) if value.startswith(old) else value
+        if isinstance(value, list):
+            return [self._moved(item) for item in value]
+        return {k: self._moved(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _parquet(data: bytes, moved: Callable[[Any], Any]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows, out = pq.read_table(io.BytesIO(data)), io.BytesIO()
+    at = rows.schema.get_field_index("file_path")
+    paths = pa.array([moved(path) for path in rows.column(at).to_pylist()])
+    pq.write_table(
+        rows.set_column(at, rows.schema.field(at), paths), out, compression="zstd", store_schema=False
+    )
+    return out.getvalue()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    stat, sums = path.stat(), path.with_name(f".{path.name}.crc")
+    path.write_bytes(data)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    if sums.exists():  # Hadoop's local file system: CRC-32 of each 512 bytes
+        chunks = (data[i : i + 512] for i in range(0, len(data), 512))
+        crcs = b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+        sums.write_bytes(b"crc\0" + struct.pack(">I", 512) + crcs)
