@@ -1,0 +1,75 @@
+"""Reading manifest lists and manifests from a table's store, many at once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.executor import Executor, LocalExecutor
+from lakemeta.iceberg.locations import store_path
+from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from lakemeta.iceberg.manifest import ManifestEntry, ManifestFile
+    from lakemeta.iceberg.metadata import Snapshot
+    from lakemeta.iceberg.spec import PartitionSpec
+    from lakemeta.storage.contract import Storage
+
+BATCH_SIZE = 4
+
+
+class StoredManifests:
+    """Remembers what it read: for one plan or one commit with all its attempts."""
+
+    def __init__(self, storage: Storage, specs: Mapping[int, PartitionSpec], executor: Executor | None = None) -> None:
+        """``specs`` are the table's partition specs by id."""
+        self.specs = specs
+        self._storage = storage
+        self._executor = executor or LocalExecutor()
+        self._lists: dict[int, tuple[ManifestFile, ...]] = {}
+        self._entries: dict[str, tuple[ManifestEntry, ...]] = {}
+
+    def of(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
+        """The manifests of a snapshot, in list order."""
+        if snapshot.snapshot_id not in self._lists:
+            self._lists[snapshot.snapshot_id] = read_snapshot(self._storage, snapshot)
+        return self._lists[snapshot.snapshot_id]
+
+    def entries(self, manifests: Sequence[ManifestFile]) -> Sequence[Sequence[ManifestEntry]]:
+        """All entries of each manifest, in file order, with what they inherit filled in."""
+        missing = [m for m in manifests if m.manifest_path not in self._entries]
+        for manifest, entries in zip(missing, self.stream(missing), strict=True):
+            self._entries[manifest.manifest_path] = entries
+        return [self._entries[m.manifest_path] for m in manifests]
+
+    def stream(self, manifests: Iterable[ManifestFile]) -> Iterator[tuple[ManifestEntry, ...]]:
+        """The entries of each manifest, read ahead but not remembered."""
+        read = partial(_read_batch, self._storage, self.specs)
+        return self._executor.map_batches(read, manifests, batch_size=BATCH_SIZE)
+
+
+def read_snapshot(storage: Storage, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+    """Read the manifest list of a snapshot; raises UnsupportedFeatureError if it has none."""
+    if snapshot.manifest_list is None:
+        raise UnsupportedFeatureError(
+            f"snapshot {snapshot.snapshot_id} has no manifest list, as in very old tables; append to the table "
+            f"with a newer Iceberg first"
+        )
+    path = store_path(storage.scheme, snapshot.manifest_list)
+    return tuple(read_manifest_list(storage.read(path), path))
+
+
+def _read_batch(
+    storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]
+) -> Iterator[tuple[ManifestEntry, ...]]:
+    for manifest in manifests:
+        spec = specs.get(manifest.partition_spec_id)
+        if spec is None:
+            raise CorruptMetadataError(
+                f"{manifest.manifest_path} is of partition spec {manifest.partition_spec_id}, which the table lacks"
+            )
+        data = storage.read(store_path(storage.scheme, manifest.manifest_path))
+        yield tuple(read_manifest(data, manifest, spec))
