@@ -113,10 +113,10 @@ class WrappedStorage:
 class FaultyStorage(WrappedStorage):
     """Raises Crash at the ``at``-th operation (from 1; None: never), and at every later one.
 
-    ``when`` is ``before`` the operation has any effect, ``after`` it has all of it, or ``half``: of the files to
-    delete the first half is gone, of a file written with ``open_output`` the first half is there; an operation
-    that is atomic has no half and did not happen. ``counted`` says what counts as an operation: the ``mutating``
-    ones, or ``all``. ``operations`` tells how many were counted, ``crashed`` whether the crash happened.
+    ``when`` is ``before`` the operation has any effect, ``after`` it has all of it, or ``half``: of the files
+    to delete the first half is gone, of a file written with ``open_output`` the first half is there; an
+    operation that is atomic has no half and did not happen. ``counted`` says what counts as an operation: the
+    ``mutating`` ones, or ``all``. ``operations`` tells how many were counted, ``crashed`` whether it happened.
     """
 
     def __init__(

@@ -50,6 +50,11 @@ class Entry:
         return self.path.rpartition("/")[2]
 
 
+def is_checksum_file(name: str) -> bool:
+    """True for the name of a side file of Hadoop's ``ChecksumFileSystem``."""
+    return name.startswith(".") and name.endswith(".crc")
+
+
 class Storage(Protocol):
     """One store; the module text holds the rules."""
 

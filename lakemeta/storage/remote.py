@@ -21,7 +21,7 @@ from lakemeta.errors import (
     UnsupportedFeatureError,
 )
 from lakemeta.report import Outcome
-from lakemeta.storage.contract import Entry
+from lakemeta.storage.contract import Entry, is_checksum_file
 from lakemeta.storage.failure import reason, storage_errors
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ class FsspecStorage:
         import fsspec
 
         try:
-            return fsspec.filesystem(
-                self.scheme, use_listings_cache=False, skip_instance_cache=True, **self.options
-            )
+            return fsspec.filesystem(self.scheme, use_listings_cache=False, skip_instance_cache=True, **self.options)
         except ImportError as error:
             raise OptionError(f"{self.scheme}:// needs a package that is not installed: {error}") from error
         except (TypeError, ValueError) as error:
@@ -231,5 +229,5 @@ def _below(path: str, entries: Iterator[Entry]) -> Iterator[Entry]:
     for entry in entries:
         if not entry.path.startswith(prefix):
             raise StorageError(f"cannot list {path}: the store answers with {entry.path}, which is not in it")
-        if not (entry.name.startswith(".") and entry.name.endswith(".crc")):
+        if not is_checksum_file(entry.name):
             yield entry

@@ -21,7 +21,7 @@ from lakemeta.errors import (
     UnsupportedFeatureError,
 )
 from lakemeta.report import Outcome
-from lakemeta.storage.contract import Entry
+from lakemeta.storage.contract import Entry, is_checksum_file
 from lakemeta.storage.failure import reason, storage_errors
 from lakemeta.storage.remote import FsspecStorage
 
@@ -253,10 +253,7 @@ class S3Storage(FsspecStorage):
         for bucket, mine in buckets.items():
             for start in range(0, len(mine), KEYS_A_REQUEST):
                 failed |= self._delete_batch(bucket, mine[start : start + KEYS_A_REQUEST])
-        return [
-            Outcome(path, "failed", failed[path]) if path in failed else Outcome(path, "deleted")
-            for path in paths
-        ]
+        return [Outcome(path, "failed", failed[path]) if path in failed else Outcome(path, "deleted") for path in paths]
 
     def _delete_batch(self, bucket: str, paths: list[str]) -> dict[str, str]:
         """The error of each path that is still there, after some attempts."""
@@ -324,11 +321,11 @@ def _s3fs_name(path: str) -> str:
 
 def _files(bucket: str, page: Any) -> list[Entry]:
     """The files of a page; an object whose key ends with a slash marks a directory."""
-    return [
+    entries = (
         Entry(f"{bucket}/{found['Key']}", found["Size"], int(found["LastModified"].timestamp() * 1000))
         for found in page.get("Contents", ())
-        if not found["Key"].endswith("/")
-    ]
+    )
+    return [entry for entry in entries if entry.name and not is_checksum_file(entry.name)]
 
 
 def _directory_entry(bucket: str, found: Any) -> Entry:
@@ -337,9 +334,7 @@ def _directory_entry(bucket: str, found: Any) -> Entry:
 
 def _code(error: BaseException | None) -> str | None:
     """The service's error code; s3fs keeps the answer in the cause of the error it raises."""
-    response = (
-        getattr(error, "response", None) or getattr(getattr(error, "__cause__", None), "response", None) or {}
-    )
+    response = getattr(error, "response", None) or getattr(getattr(error, "__cause__", None), "response", None) or {}
     return cast("str | None", response.get("Error", {}).get("Code"))
 
 

@@ -47,7 +47,7 @@ class StorageContract:
         assert pickle.loads(pickle.dumps(copy)) == storage
 
     def test_list_dir_gives_direct_children_sorted(self, storage: Storage, root: str) -> None:
-        """list_dir gives files with their sizes and directories, sorted by path, and nothing from further down."""
+        """list_dir gives files with their sizes and directories, sorted by path, none from further down."""
         put(storage, f"{root}/b", f"{root}/d/x", f"{root}/d/e/y", f"{root}/a-", data=b"123")
         found = storage.list_dir(root)
         assert [(e.name, e.size, e.is_dir) for e in found] == [

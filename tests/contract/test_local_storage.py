@@ -59,10 +59,7 @@ def test_one_of_many_creating_processes_wins(root: str) -> None:
     """Of processes that create one file exactly one wins."""
     spawn = multiprocessing.get_context("spawn")
     barrier, results = spawn.Barrier(4), spawn.Queue()
-    workers = [
-        spawn.Process(target=_create, args=(f"{root}/a", b"%d" % n * 1000, barrier, results))
-        for n in range(4)
-    ]
+    workers = [spawn.Process(target=_create, args=(f"{root}/a", b"%d" % n * 1000, barrier, results)) for n in range(4)]
     for worker in workers:
         worker.start()
     won = [content for content in (results.get() for _ in workers) if content is not None]
@@ -186,9 +183,7 @@ def test_permission_errors_name_the_path(storage: Storage, locked: Path) -> None
     assert "PermissionError" in (outcome.error or "")
 
 
-def test_a_listing_that_fails_part_way_raises(
-    storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_that_fails_part_way_raises(storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory that cannot be read fails the whole walk; one that has just vanished is empty."""
     put(storage, f"{root}/a", f"{root}/d/b")
     scan = os.scandir
@@ -209,9 +204,7 @@ def test_a_listing_that_fails_part_way_raises(
     assert [e.name for e in storage.walk(root)] == ["a"]
 
 
-def test_a_disk_without_hard_links_is_refused(
-    storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_hard_links_is_refused(storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No hard links, no exclusive create: refused by name, nothing left behind."""
 
     def link(source: str, target: str) -> None:
