@@ -113,7 +113,7 @@ def write_container(
     header |= {k: v.encode() if isinstance(v, str) else v for k, v in (metadata or {}).items()}
     parts = [MAGIC, write_datum(_HEADER_MAP, header), sync]
     for count, raw in blocks:
-        parts += [_long(count), _long(len(raw)), raw, sync]
+        parts += [encode_long(count), encode_long(len(raw)), raw, sync]
     return b"".join(parts)
 
 
@@ -152,6 +152,17 @@ def write_data(schema: Schema, values: Sequence[Any]) -> list[bytes]:
     """Encode many bare values of one schema; raises ValueError if one does not fit."""
     text = schema_text(schema)
     return [write_datum(text, value) for value in values]
+
+
+def encode_long(value: int) -> bytes:
+    """One Avro long (or int): zigzag, seven bits a byte."""
+    zigzag = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append((zigzag & 0x7F) | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
 
 
 def schema_text(schema: Schema) -> str:
@@ -215,7 +226,7 @@ def _decode_block(text: str, block: bytes, count: int, where: str, position: int
     # n records back to back are an Avro array without its frame; fastavro reads a whole array in one call.
     if not 0 <= count <= len(block):
         raise _corrupt(where, position, f"{count} records cannot lie in {len(block)} bytes")
-    prefix = _long(count) if count else b""
+    prefix = encode_long(count) if count else b""
     stream = BytesIO(b"".join((prefix, block, b"\0")))
     records: list[Any] = _decode(_parsed(_array(text), where), stream, where, position, tagged)
     if len(records) != count or stream.tell() != len(prefix) + len(block) + 1:
@@ -225,7 +236,7 @@ def _decode_block(text: str, block: bytes, count: int, where: str, position: int
 
 def _encode_block(text: str, records: Sequence[Any]) -> bytes:
     framed = write_datum(_array(text), records)
-    return framed[len(_long(len(records))) : -1]
+    return framed[len(encode_long(len(records))) : -1]
 
 
 def _array(text: str) -> str:
@@ -277,16 +288,6 @@ def _without_logical_types(schema: Any) -> Any:
 
 def _corrupt(where: str, position: int, problem: str) -> CorruptMetadataError:
     return CorruptMetadataError(f"{where} is damaged at byte {position}: {problem}")
-
-
-def _long(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while zigzag > 0x7F:
-        out.append((zigzag & 0x7F) | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)
-    return bytes(out)
 
 
 def _read_long(data: bytes, position: int) -> tuple[int, int]:

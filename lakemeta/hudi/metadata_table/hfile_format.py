@@ -126,12 +126,7 @@ def parse_pairs(body: bytes) -> list[tuple[bytes, bytes]]:
         row_end = position + 10 + row_length
         value_at = position + 8 + key_length
         end = value_at + value_length
-        if (
-            key_length != row_length + 12
-            or value_length < 0
-            or end >= size
-            or body[row_end:value_at] != CELL_SUFFIX
-        ):
+        if key_length != row_length + 12 or value_length < 0 or end >= size or body[row_end:value_at] != CELL_SUFFIX:
             raise ValueError(f"no cell of Hudi's at byte {position} of its body")
         pairs.append((body[position + 10 : row_end], body[value_at:end]))
         # The cell's write number; 0 and hence one byte, unless somebody else wrote the file.

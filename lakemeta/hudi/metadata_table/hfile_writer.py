@@ -39,9 +39,7 @@ _GZIP_LEVEL: Final = 6
 _CELL: Final = struct.Struct(">iiH")
 
 
-def write_hfile(
-    entries: Iterable[tuple[bytes, bytes]], schema: str, created_ms: int, *, codec: str = "GZ"
-) -> bytes:
+def write_hfile(entries: Iterable[tuple[bytes, bytes]], schema: str, created_ms: int, *, codec: str = "GZ") -> bytes:
     """An HFile of the given (key, value) pairs, whose values have an Avro schema (JSON).
 
     Keys are UTF-8, unique and sorted as bytes, at most 32 KiB long; there is at least one. ``created_ms``

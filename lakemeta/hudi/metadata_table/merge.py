@@ -1,0 +1,168 @@
+"""Merging the layers of a slice into records, by the rules of each record type.
+
+Base file first, then blocks in order. Types 1 and 2 (``files``) are united entry by entry: an entry that is
+deleted takes away a live one, stays as a tombstone where there was none, and a size is the larger of old
+and new. Type 6 is united to the wider range unless the newer one is a tight bound. Of all other types the
+newest record counts. A DELETE block takes its keys away. Source: HoodieMetadataPayload.preCombine and
+combineAndGetUpdateValue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lakemeta import avro
+from lakemeta.errors import CorruptMetadataError
+from lakemeta.hudi.logfile import BlockType
+from lakemeta.hudi.metadata_table.hfile import HFile, open_hfile
+from lakemeta.hudi.metadata_table.keys import ALL_PARTITIONS, partition_path
+from lakemeta.hudi.metadata_table.records import RecordType, decode_deleted_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lakemeta.hudi.logfile import LogBlock
+
+    Record = dict[str, Any]
+    Listing = dict[str, dict[str, int]]
+
+
+@attrs.frozen(slots=True)
+class Layer:
+    """One step of a merge: entries to put on top, or keys to take away."""
+
+    puts: HFile | None = None
+    deleted_keys: tuple[str, ...] = ()
+
+
+@attrs.frozen(slots=True)
+class RawRecord:
+    """A record that is not decoded yet: the file it is from and its bytes."""
+
+    source: HFile
+    value: bytes
+
+    def decode(self) -> Record:
+        """The record; raises CorruptMetadataError if it is damaged."""
+        record: Record = avro.read_datum(self.source.schema, self.value, self.source.where)
+        return record
+
+
+def layers(base: tuple[str, bytes] | None, blocks: Iterable[tuple[str, LogBlock]]) -> Iterator[Layer]:
+    """The layers of a slice from its base file (path, content) and its counted blocks (path of the file, block)."""
+    if base is not None:
+        yield Layer(open_hfile(base[1], base[0]))
+    for path, block in blocks:
+        where = f"{path}, block at byte {block.offset}"
+        if block.type is BlockType.HFILE_DATA:
+            yield Layer(open_hfile(block.content, where))
+        elif block.type is BlockType.DELETE:
+            yield Layer(None, tuple(decode_deleted_keys(block.content, where)))
+        else:
+            raise CorruptMetadataError(f"{where}: a {block.type.name} block does not belong into a metadata table")
+
+
+def newest_records(slice_layers: Iterable[Layer]) -> dict[str, RawRecord]:
+    """Key -> newest record, undecoded: for types whose newest record counts."""
+    records: dict[str, RawRecord] = {}
+    for layer in slice_layers:
+        if layer.puts is not None:
+            source = layer.puts
+            for key, value in source.entries():
+                records[_text(key, source)] = RawRecord(source, value)
+        for key_text in layer.deleted_keys:
+            records.pop(key_text, None)
+    return records
+
+
+def merged_records(slice_layers: Iterable[Layer]) -> dict[str, Record]:
+    """Key -> merged record, with the field ``key`` filled in; deleted index records are left out."""
+    records: dict[str, Record] = {}
+    for layer in slice_layers:
+        if layer.puts is not None:
+            for key, record in _decoded(layer.puts):
+                older = records.get(key)
+                records[key] = record if older is None else _merge(older, record, layer.puts)
+        for key in layer.deleted_keys:
+            records.pop(key, None)
+    return {key: {**record, "key": key} for key, record in records.items()}
+
+
+def file_listing(records: Mapping[str, Record]) -> Listing:
+    """Partition path -> file name -> size in bytes, from the merged records of the ``files`` partition.
+
+    Raises CorruptMetadataError if a partition of the list of partitions has no record of its files, or a
+    live file has no size.
+    """
+    partitions = _files_of(records.get(ALL_PARTITIONS))
+    listing: Listing = {}
+    for key, entry in partitions.items():
+        if entry["isDeleted"]:
+            continue
+        files = _files_of(records.get(key))
+        live = {name: file["size"] for name, file in files.items() if not file["isDeleted"]}
+        if live and min(live.values()) <= 0:
+            raise CorruptMetadataError(f"the metadata table has a file without size in partition {key!r}; rebuild it")
+        listing[partition_path(key)] = live
+    return listing
+
+
+def _decoded(source: HFile) -> Iterator[tuple[str, Record]]:
+    entries = list(source.entries())
+    records = avro.read_data(source.schema, [value for _, value in entries], source.where)
+    for (key, _), record in zip(entries, records, strict=True):
+        yield _text(key, source), record
+
+
+def _merge(older: Record, newer: Record, source: HFile) -> Record:
+    kind = newer.get("type")
+    if kind != older.get("type"):
+        raise CorruptMetadataError(
+            f"{source.where} has a record of type {kind} on top of one of type {older.get('type')}"
+        )
+    if kind in (RecordType.ALL_PARTITIONS, RecordType.FILES):
+        return {**newer, "filesystemMetadata": _unite_files(_files_of(older), _files_of(newer))}
+    if kind == RecordType.PARTITION_STATS:
+        return _unite_ranges(older, newer)
+    return newer
+
+
+def _unite_files(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
+    united = dict(older)
+    for name, entry in newer.items():
+        before = united.get(name)
+        if before is None:
+            united[name] = entry
+        elif not entry["isDeleted"]:
+            united[name] = {"size": max(before["size"], entry["size"]), "isDeleted": False}
+        elif before["isDeleted"]:
+            united[name] = entry
+        else:
+            del united[name]
+    return united
+
+
+def _unite_ranges(older: Record, newer: Record) -> Record:
+    old, new = older["ColumnStatsMetadata"], newer["ColumnStatsMetadata"]
+    if not old or not new or old["isDeleted"] or new["isDeleted"] or new.get("isTightBound"):
+        return newer
+    united = dict(new)
+    for bound, choose in (("minValue", min), ("maxValue", max)):
+        both = [stats[bound] for stats in (old, new) if stats[bound] is not None]
+        united[bound] = choose(both, key=lambda wrapper: wrapper["value"]) if both else None
+    for total in ("valueCount", "nullCount", "totalSize", "totalUncompressedSize"):
+        united[total] = (old[total] or 0) + (new[total] or 0)
+    return {**newer, "ColumnStatsMetadata": united}
+
+
+def _files_of(record: Mapping[str, Any] | None) -> dict[str, Any]:
+    return (record or {}).get("filesystemMetadata") or {}
+
+
+def _text(key: bytes, source: HFile) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptMetadataError(f"{source.where} has a key that is not UTF-8: {key!r}") from error
