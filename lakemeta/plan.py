@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
 from lakemeta import __version__
 from lakemeta.errors import CorruptMetadataError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
 PLAN_VERSION: Final = 1
 
 Json = Any  # a value that json.dumps takes
+
+
+def _strings(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(values)
 
 
 @attrs.frozen(slots=True)
@@ -81,8 +87,8 @@ class Rewrite:
     group: int
     partition: Mapping[str, Json]
     spec_id: int
-    inputs: tuple[str, ...] = attrs.field(converter=tuple)
-    deletes: tuple[str, ...] = attrs.field(converter=tuple)
+    inputs: tuple[str, ...] = attrs.field(converter=_strings)
+    deletes: tuple[str, ...] = attrs.field(converter=_strings)
     bytes: int
     expected_outputs: int
     split_size: int | None = None
@@ -158,12 +164,16 @@ class PlanHeader:
         return cls(**{name: rest.pop(name) for name in fixed}, facts=rest)
 
 
+def _in_plan_order(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    return tuple(sorted(operations, key=_sort_key))
+
+
 @attrs.frozen
 class Plan:
     """A header and its operations in plan order; an immutable value that can be saved, reviewed and applied."""
 
     header: PlanHeader
-    operations: tuple[Operation, ...] = attrs.field(converter=lambda ops: tuple(sorted(ops, key=_sort_key)))
+    operations: tuple[Operation, ...] = attrs.field(converter=_in_plan_order)
 
     @property
     def files(self) -> int:

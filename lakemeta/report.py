@@ -5,10 +5,12 @@ Sizes are bytes. A file that could not be deleted is an Outcome with status ``fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 Status = Literal["deleted", "absent", "failed"]
 
@@ -45,9 +47,9 @@ class Report:
     absent_files: int = 0
     freed_bytes: int = 0
     deleted_directories: int = 0
-    failed: tuple[Outcome, ...] = attrs.field(default=(), converter=tuple)
+    failed: tuple[Outcome, ...] = ()
     result: Mapping[str, Json] = attrs.field(factory=dict)
-    notes: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+    notes: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:

@@ -1,0 +1,86 @@
+"""Writes instants: requested, inflight, completed (I/O).
+
+Rules of this module:
+
+1. A new instant is later than every time on the timeline, requested or completed, in the timeline's timezone.
+2. Every file is created, never replaced: of two writers at one instant exactly one goes on.
+3. The inflight file of a clean is a copy of its plan up to table version 8, which Hudi 0.15 and 1.0 need, and empty
+   in version 9, as Hudi 1.2 writes it. All of them read the plan from the requested file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakemeta.errors import PathExistsError, StalePlanError
+from lakemeta.hudi.boundary import format_instant
+from lakemeta.hudi.timeline import Instant, State, instant_file_name
+
+if TYPE_CHECKING:
+    from lakemeta.hudi.properties import TableConfig
+    from lakemeta.storage import Storage
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The present, in UTC."""
+    return datetime.now(UTC)
+
+
+def next_instant(newest: str, now: datetime, zone: tzinfo) -> str:
+    """An instant time for ``now``, moved after ``newest`` (the newest time on the timeline) if it is not."""
+    instant = format_instant(now, zone)
+    if instant > newest:
+        return instant
+    following = datetime.strptime(newest[:17].ljust(17, "9"), "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1)
+    return following.strftime("%Y%m%d%H%M%S%f")[:17]
+
+
+@attrs.frozen
+class InstantWriter:
+    """Creates the files of instants of one table."""
+
+    storage: Storage
+    root: str
+    config: TableConfig
+    zone: tzinfo
+    clock: Clock
+
+    def requested(self, action: str, newest: str, content: bytes) -> Instant:
+        """Request an action at a new instant; raises StalePlanError if another writer took the instant."""
+        instant = self._instant(next_instant(newest, self.clock(), self.zone), action, State.REQUESTED)
+        self._create(instant, content)
+        return instant
+
+    def inflight(self, requested: Instant, plan: bytes) -> None:
+        """Mark a requested action as begun, unless it is already."""
+        instant = self._instant(requested.requested, requested.action, State.INFLIGHT)
+        if requested.state is State.REQUESTED:
+            self._create(instant, b"" if self.config.version >= 9 else plan)
+
+    def completed(self, requested: Instant, newest: str, content: bytes) -> Instant:
+        """Complete an action; ``newest`` is the newest time on the timeline, which the completion is after."""
+        completion = None
+        if self.config.layout == 2:
+            completion = next_instant(max(newest, requested.requested), self.clock(), self.zone)
+        instant = self._instant(requested.requested, requested.action, State.COMPLETED, completion)
+        self._create(instant, content)
+        return instant
+
+    def _instant(self, time: str, action: str, state: State, completion: str | None = None) -> Instant:
+        name = instant_file_name(time, action, state, completion)
+        return Instant(time, action, state, name, completion)
+
+    def _create(self, instant: Instant, content: bytes) -> None:
+        path = f"{self.root}/{self.config.timeline_folder}/{instant.file_name}"
+        try:
+            self.storage.create(path, content)
+        except PathExistsError as error:
+            raise StalePlanError(
+                f"{path} was written by somebody else meanwhile; look at the table and plan again"
+            ) from error

@@ -1,0 +1,201 @@
+"""Executes requested cleans: deletes what their plans name, then completes them (I/O).
+
+Rules of this module (``CleanActionExecutor``):
+
+1. The plan is read from ``<ts>.clean.requested``; every path in it must lie inside the table, in the partition it is
+   listed under, and no completed savepoint may name it. Otherwise nothing is deleted.
+2. Files go before the directories of dropped partitions, and all of it before the clean completes: a crash leaves a
+   pending clean, which the next run, ours or the engine's, executes again. A file that is gone counts as done.
+3. A directory is dropped only if whatever data files are left in it belong to replaced file groups.
+4. A file that cannot be deleted is recorded in ``failedDeleteFiles``, and the clean completes, as Hudi does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.hudi.filenames import parse_base_file, parse_log_file
+from lakemeta.hudi.listing import list_partition
+from lakemeta.hudi.metadata import (
+    CLEAN_PLAN_VERSION,
+    CleanerPlan,
+    decode_cleaner_plan,
+    encode_clean_metadata,
+)
+from lakemeta.hudi.timeline import Instant, State
+from lakemeta.paths import inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.hudi.commit import InstantWriter
+    from lakemeta.hudi.load import TableState
+    from lakemeta.report import Outcome
+    from lakemeta.storage import Storage
+
+_DELETE_BATCH = 1000  # one bulk request of an object store
+
+
+@attrs.frozen
+class Executed:
+    """One executed clean: its instant, what became of every file, and what its metadata says."""
+
+    instant: str
+    outcomes: tuple[Outcome, ...]
+    dropped: tuple[str, ...]
+    earliest_to_retain: str
+    millis: int
+    notes: tuple[str, ...]
+
+    @property
+    def files_done(self) -> int:
+        """The number of planned files that are gone."""
+        return sum(outcome.done for outcome in self.outcomes)
+
+
+def execute_clean(
+    writer: InstantWriter, state: TableState, pending: Instant, executor: Executor, *, drop_savepointed: bool
+) -> Executed:
+    """Execute one pending clean to its end.
+
+    Raises:
+        CorruptMetadataError: its plan is damaged or names a path outside the table or under a savepoint.
+        UnsupportedFeatureError: it deletes bootstrap base files.
+    """
+    started = perf_counter()
+    storage, root = writer.storage, writer.root
+    content, plan = read_requested(writer, pending)
+    paths = check_paths(root, plan, state)
+    writer.inflight(pending, content)
+    flat = [path for listed in paths.values() for path in listed]
+    outcomes = tuple(executor.map_batches(partial(delete_files, storage), flat, batch_size=_DELETE_BATCH))
+    dropped, notes = _drop(storage, root, plan, state, drop_savepointed=drop_savepointed)
+    millis = int((perf_counter() - started) * 1000)
+    done = Executed(pending.requested, outcomes, dropped, plan.earliest[0] if plan.earliest else "", millis, notes)
+    record = clean_metadata(plan, done, root)
+    writer.completed(pending, state.timeline.newest_time, encode_clean_metadata(record))
+    return done
+
+
+def read_requested(writer: InstantWriter, pending: Instant) -> tuple[bytes, CleanerPlan]:
+    """The plan of a pending clean, as bytes and decoded."""
+    name = f"{pending.requested}.clean.{State.REQUESTED.name.lower()}"
+    path = f"{writer.root}/{writer.config.timeline_folder}/{name}"
+    content = writer.storage.read(path)
+    if not content:
+        raise CorruptMetadataError(
+            f"{path} is empty, so the clean that was being requested is not known; delete that file and clean again"
+        )
+    return content, decode_cleaner_plan(content, path)
+
+
+def check_paths(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
+    """The store paths of a plan by partition, each checked (rule 1)."""
+    pinned = {name: savepoint for savepoint, names in state.savepoints.items() for name in names}
+    checked: dict[str, list[str]] = {}
+    for partition, files in plan.files.items():
+        folder = f"{root}/{partition}" if partition else root
+        for file in files:
+            path = inside(root, file.path)
+            parent, _, name = path.rpartition("/")
+            if file.is_bootstrap_base:
+                raise UnsupportedFeatureError(
+                    f"the clean plan deletes the bootstrap base file {path}; run it with Hudi"
+                )
+            if parent != folder:
+                raise CorruptMetadataError(
+                    f"the clean plan lists {path} under partition {partition!r}; nothing was done"
+                )
+            if name in pinned:
+                raise CorruptMetadataError(f"the clean plan deletes {path}, which savepoint {pinned[name]} needs")
+            checked.setdefault(partition, []).append(path)
+    for partition in plan.partitions_to_delete or ():
+        inside(root, f"{root}/{partition}")
+    return checked
+
+
+def delete_files(storage: Storage, paths: Sequence[str]) -> list[Outcome]:
+    """Delete a batch of files (this runs on workers)."""
+    return storage.delete_many(paths)
+
+
+def clean_metadata(plan: CleanerPlan, done: Executed, root: str) -> dict[str, Any]:
+    """The fields of ``HoodieCleanMetadata`` for an executed plan."""
+    by_partition = _by_partition(done.outcomes, root)
+    return {
+        "startCleanTime": done.instant,
+        "timeTakenInMillis": done.millis,
+        "totalFilesDeleted": done.files_done,
+        "earliestCommitToRetain": done.earliest_to_retain,
+        "lastCompletedCommitTimestamp": plan.last_completed_commit,
+        "partitionMetadata": {
+            partition: _partition_metadata(partition, plan.policy, outcomes, partition in done.dropped)
+            for partition, outcomes in by_partition.items()
+        },
+        "version": CLEAN_PLAN_VERSION,
+        "bootstrapPartitionMetadata": {},
+        "extraMetadata": dict(plan.extra),
+    }
+
+
+def _partition_metadata(partition: str, policy: str, outcomes: Sequence[Outcome], dropped: bool) -> dict[str, Any]:
+    return {
+        "partitionPath": partition,
+        "policy": policy,
+        "deletePathPatterns": [_name(o.path) for o in outcomes],
+        "successDeleteFiles": [_name(o.path) for o in outcomes if o.done],
+        "failedDeleteFiles": [_name(o.path) for o in outcomes if not o.done],
+        "isPartitionDeleted": dropped,
+    }
+
+
+def _by_partition(outcomes: Iterable[Outcome], root: str) -> Mapping[str, list[Outcome]]:
+    grouped: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        partition = outcome.path.rpartition("/")[0][len(root) + 1 :]
+        grouped.setdefault(partition, []).append(outcome)
+    return grouped
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _drop(
+    storage: Storage, root: str, plan: CleanerPlan, state: TableState, *, drop_savepointed: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Remove the directories of dropped partitions (rule 3): the ones removed, and notes on the others."""
+    dropped: list[str] = []
+    notes: list[str] = []
+    for partition in plan.partitions_to_delete or ():
+        problem = next(_in_the_way(storage, root, partition, plan, state, drop_savepointed), None)
+        if problem is not None:
+            notes.append(f"the directory of {partition} stays: {problem}")
+            continue
+        storage.delete_tree(f"{root}/{partition}")
+        dropped.append(partition)
+    return tuple(dropped), tuple(notes)
+
+
+def _in_the_way(
+    storage: Storage, root: str, partition: str, plan: CleanerPlan, state: TableState, drop_savepointed: bool
+) -> Iterator[str]:
+    if not partition:
+        yield "it is the table's own"
+        return
+    planned = {_name(file.path) for file in plan.files.get(partition, ())}
+    pinned = set() if drop_savepointed else set().union(*state.savepoints.values())
+    for entry in list_partition(storage, root, partition):
+        file = parse_base_file(entry.name, 0) or parse_log_file(entry.name, 0)
+        if file is None or entry.name in planned:
+            continue
+        if entry.name in pinned:
+            yield f"a savepoint names {entry.name}"
+        if (partition, file.file_id) not in state.replaced:
+            yield f"{entry.name} is in no replaced file group"

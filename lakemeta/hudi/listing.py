@@ -1,0 +1,159 @@
+"""Finds partitions and judges their files where they are listed (I/O; the functions are shipped to workers).
+
+A directory with a partition metadata file is a partition and is not descended into; other directories are walked
+through, level by level. Each directory is listed once. Results are plain tuples, small to ship.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from lakemeta.errors import PathNotFoundError
+from lakemeta.hudi.clean import CleanContext, PartitionPlan, plan_partition
+from lakemeta.hudi.filenames import is_partition_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.storage import Entry, Storage
+
+METADATA_FOLDER = ".hoodie"
+_BATCH = 8
+T = TypeVar("T")
+
+
+class FileRow(NamedTuple):
+    """One judged file: delete it or keep it, its name, size in bytes, the reason and its cause."""
+
+    delete: bool
+    name: str
+    size: int
+    reason: str
+    by: str | None
+
+
+class PartitionRow(NamedTuple):
+    """One planned partition; ``drop`` if its directory goes, ``note`` for a person."""
+
+    partition: str
+    drop: bool
+    note: str | None
+    files: list[FileRow]
+
+
+class _Subdirectories(NamedTuple):
+    """A directory that is no partition, and what lies in it."""
+
+    paths: list[str]
+
+
+def plan_all_partitions(
+    storage: Storage,
+    root: str,
+    context: CleanContext,
+    executor: Executor,
+    wants: Callable[[str], bool],
+    *,
+    explain: bool,
+) -> Iterator[PartitionRow]:
+    """Plan every partition of the table that ``wants`` lets through, in the order in which they are found."""
+    fn = partial(_plan_or_descend, storage, root, context, wants, explain)
+    return _descend(executor, fn)
+
+
+def plan_partitions(
+    storage: Storage,
+    root: str,
+    context: CleanContext,
+    executor: Executor,
+    partitions: Sequence[str],
+    *,
+    explain: bool,
+) -> Iterator[PartitionRow]:
+    """Plan these partitions, in their order; one whose directory is gone has no files."""
+    fn = partial(_plan_listed, storage, root, context, explain)
+    return executor.map_batches(fn, partitions, batch_size=_BATCH)
+
+
+def find_partitions(storage: Storage, root: str, executor: Executor) -> Iterator[str]:
+    """The partitions of the table, in the order in which they are found."""
+    return _descend(executor, partial(_find, storage, root))
+
+
+def list_partition(storage: Storage, root: str, partition: str) -> list[Entry]:
+    """The files in the directory of a partition; none if it does not exist."""
+    try:
+        return [entry for entry in storage.list_dir(_directory(root, partition)) if not entry.is_dir]
+    except PathNotFoundError:
+        return []
+
+
+def _descend(executor: Executor, look: Callable[[Sequence[str]], Iterator[T | _Subdirectories]]) -> Iterator[T]:
+    """Look at the root, then at what lies below, level by level; yield what is no mere directory."""
+    level = [""]
+    while level:
+        level_below: list[str] = []
+        for found in executor.map_batches(look, level, batch_size=_BATCH):
+            if isinstance(found, _Subdirectories):
+                level_below.extend(found.paths)
+            else:
+                yield found
+        level = level_below
+
+
+def _directory(root: str, partition: str) -> str:
+    return f"{root}/{partition}" if partition else root
+
+
+def _plan_or_descend(
+    storage: Storage,
+    root: str,
+    context: CleanContext,
+    wants: Callable[[str], bool],
+    explain: bool,
+    directories: Sequence[str],
+) -> Iterator[PartitionRow | _Subdirectories]:
+    for directory in directories:
+        entries = storage.list_dir(_directory(root, directory))
+        if not _is_partition(entries):
+            yield _below(directory, entries)
+        elif wants(directory):
+            yield _plan(context, directory, entries, explain)
+
+
+def _find(storage: Storage, root: str, directories: Sequence[str]) -> Iterator[str | _Subdirectories]:
+    for directory in directories:
+        entries = storage.list_dir(_directory(root, directory))
+        yield directory if _is_partition(entries) else _below(directory, entries)
+
+
+def _is_partition(entries: Sequence[Entry]) -> bool:
+    return any(is_partition_metadata(entry.name) and not entry.is_dir for entry in entries)
+
+
+def _below(directory: str, entries: Sequence[Entry]) -> _Subdirectories:
+    prefix = f"{directory}/" if directory else ""
+    names = (entry.name for entry in entries if entry.is_dir)
+    return _Subdirectories([f"{prefix}{name}" for name in names if prefix or name != METADATA_FOLDER])
+
+
+def _plan_listed(
+    storage: Storage, root: str, context: CleanContext, explain: bool, partitions: Sequence[str]
+) -> Iterator[PartitionRow]:
+    for partition in partitions:
+        yield _plan(context, partition, list_partition(storage, root, partition), explain)
+
+
+def _plan(context: CleanContext, partition: str, entries: Sequence[Entry], explain: bool) -> PartitionRow:
+    files = [(entry.name, entry.size) for entry in entries if not entry.is_dir]
+    planned = plan_partition(context, partition, files)
+    return PartitionRow(partition, planned.drop, planned.note, list(_rows(planned, explain)))
+
+
+def _rows(planned: PartitionPlan, explain: bool) -> Iterator[FileRow]:
+    for verdict in planned.verdicts:
+        if verdict.delete or explain:
+            for file in verdict.slice.files:
+                yield FileRow(verdict.delete, file.name, file.size, verdict.reason, verdict.by)

@@ -1,0 +1,234 @@
+"""Reads the facts of a Hudi table that planning rests on: configuration, timeline, and what instants say (I/O).
+
+Nothing here lists data files. Every completed commit on the active timeline is checked to be whole, also those
+whose content no decision needs: a table with a cut-off commit is refused, not cleaned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+
+from lakemeta.errors import CorruptMetadataError, PathNotFoundError, TableNotFoundError
+from lakemeta.hudi.archive import (
+    LSM_VERSION_FILE,
+    ArchivedTimeline,
+    is_archive_file,
+    manifest_files,
+    newest_manifest,
+    read_archived_lsm,
+    read_archived_v6,
+)
+from lakemeta.hudi.metadata import (
+    CleanMetadata,
+    CommitMetadata,
+    CompactionOperation,
+    decode_clean,
+    decode_commit,
+    decode_compaction_plan,
+    decode_savepoint,
+    looks_whole,
+    requested_replace_is_clustering,
+)
+from lakemeta.hudi.properties import TableConfig, parse_table_config
+from lakemeta.hudi.timeline import WRITES, Instant, State, Timeline, parse_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.storage import Storage
+
+PROPERTIES = ".hoodie/hoodie.properties"
+_HEAD = 64 * 1024  # reaches past the Avro schema in the header of a commit
+_TAIL = 16
+T = TypeVar("T")
+
+
+@attrs.frozen
+class TableState:
+    """What the timeline of a table says at one moment.
+
+    ``replaced`` maps (partition, file id) to the newest replace commit of it; ``savepoints`` a savepoint's instant to
+    the names of the files it pins; ``compactions`` are the operations of pending compactions with their instants,
+    ``log_compactions`` those of pending log compactions; ``clusterings`` the pending clusterings of table version 6.
+    ``completions`` maps requested to completion times (None for table version 6).
+    """
+
+    config: TableConfig
+    timeline: Timeline
+    last_clean: CleanMetadata | None
+    savepoints: Mapping[str, frozenset[str]]
+    replaced: Mapping[tuple[str, str], str]
+    compactions: tuple[tuple[str, CompactionOperation], ...]
+    log_compactions: tuple[CompactionOperation, ...]
+    clusterings: frozenset[str]
+    completions: Mapping[str, str] | None
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the timeline: equal digests mean that nothing happened in between."""
+        lines = (f"{i.requested} {i.action} {i.state} {i.completion}" for i in self.timeline)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def load_config(storage: Storage, root: str) -> TableConfig:
+    """Read ``hoodie.properties``, or its backup while a writer is replacing it.
+
+    Raises:
+        TableNotFoundError: there is no Hudi table at ``root``.
+        CorruptMetadataError, UnsupportedFeatureError: see :func:`lakemeta.hudi.properties.parse_table_config`.
+    """
+    path = f"{root}/{PROPERTIES}"
+    for candidate in (path, f"{path}.backup"):
+        try:
+            return parse_table_config(storage.read(candidate), candidate)
+        except PathNotFoundError:
+            continue
+    raise TableNotFoundError(f"{root} is no Hudi table: it has no {PROPERTIES}; give the directory that has it")
+
+
+def load_timeline(storage: Storage, root: str, config: TableConfig) -> Timeline:
+    """List the active timeline."""
+    folder = f"{root}/{config.timeline_folder}"
+    try:
+        entries = storage.list_dir(folder)
+    except PathNotFoundError as error:
+        raise CorruptMetadataError(f"{folder} is missing, so the table has no timeline; restore it") from error
+    instants = (parse_instant(entry.name, entry.size) for entry in entries if not entry.is_dir)
+    return Timeline.of(instant for instant in instants if instant is not None)
+
+
+def load_state(storage: Storage, root: str, executor: Executor) -> TableState:
+    """Read everything that planning needs except listings of data files."""
+    config = load_config(storage, root)
+    timeline = load_timeline(storage, root, config)
+    reader = InstantReader(storage, f"{root}/{config.timeline_folder}", executor)
+    reader.check_whole(timeline.completed.where(lambda i: i.action in WRITES))
+    last_clean = timeline.cleans.completed.last
+    return TableState(
+        config,
+        timeline,
+        decode_clean(*reader.read(last_clean)) if last_clean else None,
+        dict(reader.decode(timeline.savepoints, decode_savepoint)),
+        _replaced(reader, timeline),
+        tuple(
+            (instant, operation)
+            for instant, operations in reader.decode(_requested(timeline, "compaction"), decode_compaction_plan)
+            for operation in operations
+        ),
+        tuple(
+            operation
+            for _, operations in reader.decode(_requested(timeline, "logcompaction"), decode_compaction_plan)
+            for operation in operations
+        ),
+        _clusterings(reader, timeline),
+        load_completions(storage, root, config, timeline),
+    )
+
+
+@attrs.frozen
+class InstantReader:
+    """Reads the files of instants, many at a time."""
+
+    storage: Storage
+    folder: str
+    executor: Executor
+
+    def path(self, instant: Instant) -> str:
+        """Where the file of an instant lies."""
+        return f"{self.folder}/{instant.file_name}"
+
+    def read(self, instant: Instant) -> tuple[bytes, str]:
+        """The content of one instant's file, and its path."""
+        path = self.path(instant)
+        return self.storage.read(path), path
+
+    def decode(self, instants: Iterable[Instant], decode: Callable[[bytes, str], T]) -> Iterator[tuple[str, T]]:
+        """The requested time and decoded content of each instant, in order."""
+        listed = list(instants)
+        paths = [self.path(instant) for instant in listed]
+        values = self.executor.map_batches(partial(_decode_all, self.storage, decode), paths, batch_size=1)
+        yield from zip((instant.requested for instant in listed), values, strict=True)
+
+    def commits(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """The metadata of completed commits, in order."""
+        listed = list(instants)
+        for instant, (_, commit) in zip(listed, self.decode(listed, decode_commit), strict=True):
+            yield instant, commit
+
+    def check_whole(self, instants: Iterable[Instant]) -> None:
+        """Raise CorruptMetadataError if the file of a completed commit is empty or cut off."""
+        listed = [(self.path(instant), instant.size) for instant in instants]
+        for _ in self.executor.map_batches(partial(_check_whole, self.storage), listed, batch_size=4):
+            pass
+
+
+def load_completions(storage: Storage, root: str, config: TableConfig, timeline: Timeline) -> Mapping[str, str] | None:
+    """Requested -> completion times of all writes, archived ones too where log files may need them."""
+    if config.layout == 1:
+        return None
+    active = {i.requested: i.completion for i in timeline.completed if i.action in WRITES and i.completion}
+    has_log_files = config.table_type == "MERGE_ON_READ" or config.properties.get("hoodie.table.cdc.enabled") == "true"
+    if not has_log_files:
+        return active
+    return {**load_archive(storage, root, config).completion_times(), **active}
+
+
+def load_archive(storage: Storage, root: str, config: TableConfig) -> ArchivedTimeline:
+    """Read the archived timeline; empty if there is none."""
+    folder = f"{root}/{config.archive_folder}"
+    try:
+        names = [entry.name for entry in storage.list_dir(folder) if not entry.is_dir]
+    except PathNotFoundError:
+        return ArchivedTimeline()
+    if config.layout == 1:
+        archived = (name for name in names if is_archive_file(name))
+        return read_archived_v6((name, storage.read(f"{folder}/{name}")) for name in archived)
+    version = storage.read(f"{folder}/{LSM_VERSION_FILE}") if LSM_VERSION_FILE in names else None
+    manifest = newest_manifest(version, names, folder)
+    if manifest is None:
+        return ArchivedTimeline()
+    live = manifest_files(storage.read(f"{folder}/{manifest}"), f"{folder}/{manifest}")
+    return read_archived_lsm([(file, storage.read(f"{folder}/{file.name}")) for file in live])
+
+
+def _requested(timeline: Timeline, action: str) -> Iterator[Instant]:
+    """The requested files of pending instants: an inflight compaction's plan is in its requested file."""
+    for instant in timeline.pending.of_actions(action):
+        name = instant.file_name.replace(".inflight", ".requested")
+        yield attrs.evolve(instant, state=State.REQUESTED, file_name=name)
+
+
+def _replaced(reader: InstantReader, timeline: Timeline) -> dict[tuple[str, str], str]:
+    commits = reader.commits(timeline.completed.of_actions("replacecommit"))
+    return {
+        (partition, file_id): instant.requested
+        for instant, commit in commits
+        for partition, file_ids in commit.replaced.items()
+        for file_id in file_ids
+    }
+
+
+def _clusterings(reader: InstantReader, timeline: Timeline) -> frozenset[str]:
+    pending = _requested(timeline, "replacecommit")
+    found = reader.decode(pending, requested_replace_is_clustering)
+    return frozenset(instant for instant, is_clustering in found if is_clustering)
+
+
+def _decode_all(storage: Storage, decode: Callable[[bytes, str], T], paths: Sequence[str]) -> list[T]:
+    return [decode(storage.read(path), path) for path in paths]
+
+
+def _check_whole(storage: Storage, files: Sequence[tuple[str, int]]) -> list[None]:
+    for path, size in files:
+        head = storage.read_range(path, 0, min(size, _HEAD))
+        tail = head[-_TAIL:] if size <= _HEAD else storage.read_range(path, size - _TAIL, _TAIL)
+        if not looks_whole(head, tail, size):
+            raise CorruptMetadataError(
+                f"{path} is empty or cut off, so what it committed is not known; restore it or roll it back"
+            )
+    return []

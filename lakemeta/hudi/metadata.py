@@ -1,0 +1,219 @@
+"""What instants say: commits, replace commits, cleans, savepoints, compaction and clustering plans.
+
+Commits are JSON up to table version 6 and Avro from version 8 on; everything else is Avro in every version. The
+encoding is told by the bytes, so tables that were upgraded read the same. Partition names are physical paths
+relative to the table root, ``""`` for a table without partitions.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lakemeta.avro import MAGIC, read_container, write_container
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+CLEAN_PLAN_VERSION: Final = 2
+SAVEPOINTED_TIMESTAMPS: Final = "savepointed_timestamps"
+
+
+@attrs.frozen
+class CommitMetadata:
+    """A commit, delta commit or replace commit: its write statistics by partition and the file ids it replaced."""
+
+    operation: str
+    write_stats: Mapping[str, Sequence[Mapping[str, Any]]]
+    replaced: Mapping[str, Sequence[str]]
+    extra: Mapping[str, str]
+
+    def partitions(self) -> Iterator[str]:
+        """The partitions it wrote to or replaced file groups in."""
+        yield from self.write_stats
+        yield from (partition for partition in self.replaced if partition not in self.write_stats)
+
+    def has_update(self, partition: str) -> bool:
+        """True if it wrote a new version of an existing file group in this partition."""
+        stats = self.write_stats.get(partition, ())
+        return any(stat.get("prevCommit") not in (None, "null") for stat in stats)
+
+
+@attrs.frozen
+class CleanMetadata:
+    """A completed clean (``HoodieCleanMetadata``), as far as the next one needs it."""
+
+    earliest_to_retain: str
+    last_completed_commit: str
+    savepoints: frozenset[str]
+
+
+@attrs.frozen
+class CleanPlanFile:
+    """One file of a clean plan, as the engine names it: a path with or without scheme."""
+
+    path: str
+    is_bootstrap_base: bool = False
+
+
+@attrs.frozen
+class CleanerPlan:
+    """``HoodieCleanerPlan`` version 2. ``earliest`` is (time, action) of the earliest commit to retain, or None."""
+
+    policy: str
+    earliest: tuple[str, str] | None
+    last_completed_commit: str
+    files: Mapping[str, tuple[CleanPlanFile, ...]]
+    partitions_to_delete: tuple[str, ...] | None
+    extra: Mapping[str, str]
+
+
+@attrs.frozen(slots=True)
+class CompactionOperation:
+    """A file group that a pending compaction will merge, from its slice at ``base_instant`` on."""
+
+    partition: str
+    file_id: str
+    base_instant: str
+
+
+def decode_commit(data: bytes, where: str) -> CommitMetadata:
+    """Read a completed commit, delta commit or replace commit in either encoding."""
+    record = _one_record(data, where) if data.startswith(MAGIC) else _json_object(data, where)
+    stats, replaced = record.get("partitionToWriteStats"), record.get("partitionToReplaceFileIds")
+    for value in (stats, replaced):
+        if not isinstance(value, dict | None):
+            raise CorruptMetadataError(f"{where} is no commit metadata: its partitions are not a map; restore it")
+    return CommitMetadata(
+        record.get("operationType") or "UNKNOWN",
+        stats or {},
+        replaced or {},
+        record.get("extraMetadata") or {},
+    )
+
+
+def decode_clean(data: bytes, where: str) -> CleanMetadata:
+    """Read a completed clean."""
+    record = _one_record(data, where)
+    _check_version(record, where)
+    savepoints = (record.get("extraMetadata") or {}).get(SAVEPOINTED_TIMESTAMPS, "")
+    return CleanMetadata(
+        record.get("earliestCommitToRetain") or "",
+        record.get("lastCompletedCommitTimestamp") or "",
+        frozenset(filter(None, savepoints.split(","))),
+    )
+
+
+def decode_cleaner_plan(data: bytes, where: str) -> CleanerPlan:
+    """Read the plan of a requested clean; plans older than version 2 are refused."""
+    record = _one_record(data, where)
+    _check_version(record, where)
+    earliest = record.get("earliestInstantToRetain")
+    by_partition = record.get("filePathsToBeDeletedPerPartition") or {}
+    to_delete = record.get("partitionsToBeDeleted")
+    return CleanerPlan(
+        record.get("policy") or "",
+        (earliest["timestamp"], earliest["action"]) if earliest else None,
+        record.get("lastCompletedCommitTimestamp") or "",
+        {p: tuple(_plan_file(f, where) for f in listed) for p, listed in by_partition.items()},
+        None if to_delete is None else tuple(to_delete),
+        record.get("extraMetadata") or {},
+    )
+
+
+def encode_cleaner_plan(plan: CleanerPlan) -> bytes:
+    """The bytes of ``<ts>.clean.requested``, with the writer schema of the engine."""
+    earliest = plan.earliest and {
+        "timestamp": plan.earliest[0],
+        "action": plan.earliest[1],
+        "state": "COMPLETED",
+    }
+    record = {
+        "earliestInstantToRetain": earliest,
+        "lastCompletedCommitTimestamp": plan.last_completed_commit,
+        "policy": plan.policy,
+        # The engine leaves the superseded field out where it visited no partition, and empty elsewhere.
+        "filesToBeDeletedPerPartition": None if plan.partitions_to_delete is None else {},
+        "version": CLEAN_PLAN_VERSION,
+        "filePathsToBeDeletedPerPartition": {
+            partition: [{"filePath": f.path, "isBootstrapBaseFile": f.is_bootstrap_base} for f in listed]
+            for partition, listed in plan.files.items()
+        },
+        "partitionsToBeDeleted": None if plan.partitions_to_delete is None else list(plan.partitions_to_delete),
+        "extraMetadata": dict(plan.extra),
+    }
+    return write_container(engine_schema("HoodieCleanerPlan"), [record])
+
+
+def encode_clean_metadata(record: Mapping[str, Any]) -> bytes:
+    """The bytes of a completed clean from the fields of ``HoodieCleanMetadata``."""
+    return write_container(engine_schema("HoodieCleanMetadata"), [record])
+
+
+def decode_savepoint(data: bytes, where: str) -> frozenset[str]:
+    """The names of the data files that a completed savepoint pins, in all its partitions."""
+    partitions = _one_record(data, where).get("partitionMetadata") or {}
+    return frozenset(name for p in partitions.values() for name in p.get("savepointDataFile") or ())
+
+
+def decode_compaction_plan(data: bytes, where: str) -> tuple[CompactionOperation, ...]:
+    """The operations of a requested compaction or log compaction."""
+    operations = _one_record(data, where).get("operations") or ()
+    return tuple(CompactionOperation(o["partitionPath"], o["fileId"], o["baseInstantTime"]) for o in operations)
+
+
+def requested_replace_is_clustering(data: bytes, where: str) -> bool:
+    """True if a requested replace commit (table version 6) is a clustering and not an overwrite."""
+    return bool(data) and _one_record(data, where).get("operationType") == "CLUSTER"
+
+
+def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
+    """True if a commit file of ``size`` bytes is not cut off, judged by its first bytes and its last 16.
+
+    JSON ends with its brace. An Avro container ends with the sync marker that also ends its header, so ``head``
+    should reach past the schema.
+    """
+    if head.startswith(MAGIC):
+        return tail in head[: size - len(tail)]
+    return head.lstrip()[:1] == b"{" and tail.rstrip()[-1:] == b"}"
+
+
+@cache
+def engine_schema(name: str) -> str:
+    """The Avro schema of an engine record, byte for byte as Hudi 0.15 to 1.2 write it."""
+    return files("lakemeta.hudi").joinpath("schemas", f"{name}.avsc").read_text(encoding="utf-8")
+
+
+def _plan_file(record: Mapping[str, Any], where: str) -> CleanPlanFile:
+    if not record.get("filePath"):
+        raise CorruptMetadataError(f"{where} plans to delete a file without a path; delete that plan with Hudi's tools")
+    return CleanPlanFile(record["filePath"], bool(record.get("isBootstrapBaseFile")))
+
+
+def _check_version(record: Mapping[str, Any], where: str) -> None:
+    version = record.get("version")
+    if version != CLEAN_PLAN_VERSION:
+        raise UnsupportedFeatureError(f"{where} has clean version {version}; lakemeta handles version 2 only")
+
+
+def _one_record(data: bytes, where: str) -> dict[str, Any]:
+    _, records = read_container(data, where)
+    if len(records) != 1 or not isinstance(records[0], dict):
+        raise CorruptMetadataError(f"{where} holds {len(records)} records where one was expected; restore it")
+    record: dict[str, Any] = records[0]
+    return record
+
+
+def _json_object(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(data)
+    except ValueError as error:
+        raise CorruptMetadataError(f"{where} is cut off or damaged: {error}; restore it or roll it back") from error
+    if not isinstance(record, dict):
+        raise CorruptMetadataError(f"{where} is JSON but no commit metadata; restore it or roll it back")
+    return record

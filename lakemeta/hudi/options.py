@@ -1,0 +1,228 @@
+"""Options of a clean: the engine's own names in both spellings, with its defaults and our refusals.
+
+Every option has a primary name (Hudi 1.x) and may have an older spelling; both are accepted, and both at once with
+different values are refused. Options that belong to the writer's side of a clean and change no plan
+(``hoodie.clean.parallelism``, locks, archival) are accepted and kept, so that a writer's own configuration can be
+passed as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import attrs
+
+from lakemeta.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Policy(StrEnum):
+    """``HoodieCleaningPolicy``."""
+
+    KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
+    KEEP_LATEST_BY_HOURS = "KEEP_LATEST_BY_HOURS"
+    KEEP_LATEST_FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
+
+
+class FailedWrites(StrEnum):
+    """``HoodieFailedWritesCleaningPolicy``."""
+
+    EAGER = "EAGER"
+    LAZY = "LAZY"
+    NEVER = "NEVER"
+
+
+@attrs.frozen(slots=True)
+class _Option:
+    """One option: the field it sets, its primary name, its older spelling and how its text is read."""
+
+    field: str | None
+    name: str
+    parse: Callable[[str, str], Any]
+    older: str | None = None
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise OptionError(f"{name}={text} is no whole number") from None
+    if value < 0:
+        raise OptionError(f"{name}={text} is negative; give 0 or more")
+    return value
+
+
+def _truth(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"{name}={text} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _text(_: str, text: str) -> str:
+    return text
+
+
+def _names(_: str, text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _pattern(name: str, text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(f"{name}={text} is no regular expression: {error}") from None
+    return text
+
+
+def _zone(name: str, text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise OptionError(f"{name}={text} is no timezone; give an IANA name such as Europe/Berlin") from None
+    return text
+
+
+def _choice(kind: type[StrEnum]) -> Callable[[str, str], Any]:
+    def parse(name: str, text: str) -> StrEnum:
+        try:
+            return kind(text.upper())
+        except ValueError:
+            raise OptionError(f"{name}={text} is none of {', '.join(kind)}") from None
+
+    return parse
+
+
+_OPTIONS: Final = (
+    _Option("policy", "hoodie.clean.policy", _choice(Policy), "hoodie.cleaner.policy"),
+    _Option("commits_retained", "hoodie.clean.commits.retained", _whole, "hoodie.cleaner.commits.retained"),
+    _Option("hours_retained", "hoodie.clean.hours.retained", _whole, "hoodie.cleaner.hours.retained"),
+    _Option(
+        "versions_retained",
+        "hoodie.clean.fileversions.retained",
+        _whole,
+        "hoodie.cleaner.fileversions.retained",
+    ),
+    _Option("incremental", "hoodie.clean.incremental.enabled", _truth, "hoodie.cleaner.incremental.mode"),
+    _Option(
+        "failed_writes",
+        "hoodie.clean.failed.writes.policy",
+        _choice(FailedWrites),
+        "hoodie.cleaner.policy.failed.writes",
+    ),
+    _Option("allow_multiple", "hoodie.clean.multiple.enabled", _truth, "hoodie.clean.allow.multiple"),
+    _Option("trigger_strategy", "hoodie.clean.trigger.strategy", _text),
+    _Option("trigger_max_commits", "hoodie.clean.trigger.max.commits", _whole, "hoodie.clean.max.commits"),
+    _Option(
+        "delete_bootstrap_base",
+        "hoodie.clean.delete.bootstrap.base.file",
+        _truth,
+        "hoodie.cleaner.delete.bootstrap.base.file",
+    ),
+    _Option(
+        "partition_regex",
+        "hoodie.clean.partition.filter.regex",
+        _pattern,
+        "hoodie.cleaner.partition.filter.regex",
+    ),
+    _Option(
+        "partition_selected",
+        "hoodie.clean.partition.filter.selected",
+        _names,
+        "hoodie.cleaner.partition.filter.selected",
+    ),
+    _Option("max_commits_to_clean", "hoodie.clean.max.commits.to.clean", _whole),
+    _Option("empty_clean_interval_hours", "hoodie.write.empty.clean.interval.hours", _whole),
+    _Option("heartbeat_interval_ms", "hoodie.client.heartbeat.interval_in_ms", _whole),
+    _Option("heartbeat_misses", "hoodie.client.heartbeat.tolerable.misses", _whole),
+    _Option("lock_provider", "hoodie.write.lock.provider", _text),
+    _Option("drop_savepointed", "lakemeta.clean.drop-savepointed-partitions", _truth),
+    _Option("timezone", "lakemeta.timeline.timezone", _zone),
+    # The rest changes no plan; a writer's configuration may carry it.
+    _Option(None, "hoodie.clean.automatic", _truth),
+    _Option(None, "hoodie.clean.parallelism", _whole, "hoodie.cleaner.parallelism"),
+    _Option(None, "hoodie.clean.async.enabled", _truth, "hoodie.clean.async"),
+    _Option(None, "hoodie.prewrite.cleaner.policy", _text),
+    _Option(None, "hoodie.write.concurrency.mode", _text),
+    _Option(None, "hoodie.rollback.using.markers", _truth),
+    _Option(None, "hoodie.archive.automatic", _truth),
+    _Option(None, "hoodie.archive.beyond.savepoint", _truth),
+    _Option(None, "hoodie.metadata.enable", _truth),
+)
+_BY_NAME: Final = {name: option for option in _OPTIONS for name in (option.name, option.older) if name}
+
+
+@attrs.frozen
+class CleanOptions:
+    """How to clean. Defaults are Hudi's (``HoodieCleanConfig``, ``HoodieWriteConfig``)."""
+
+    policy: Policy = Policy.KEEP_LATEST_COMMITS
+    commits_retained: int = 10
+    hours_retained: int = 24
+    versions_retained: int = 3
+    incremental: bool = True
+    failed_writes: FailedWrites = FailedWrites.EAGER
+    allow_multiple: bool = False
+    trigger_strategy: str = "NUM_COMMITS"
+    trigger_max_commits: int = 1
+    delete_bootstrap_base: bool = False
+    partition_regex: str | None = None
+    partition_selected: tuple[str, ...] = ()
+    max_commits_to_clean: int | None = None
+    empty_clean_interval_hours: int = 0
+    heartbeat_interval_ms: int = 60_000
+    heartbeat_misses: int = 2
+    lock_provider: str | None = None
+    drop_savepointed: bool = False
+    timezone: str | None = None
+    given: Mapping[str, str] = attrs.field(factory=dict)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> CleanOptions:
+        """Read options by either spelling.
+
+        Raises:
+            OptionError: a name is unknown, a value is malformed, two spellings disagree, or the values would delete
+                every version of the data.
+        """
+        given: dict[str, str] = {}
+        for name, value in options.items():
+            option = _BY_NAME.get(name)
+            if option is None:
+                raise OptionError.unknown(name, _BY_NAME)
+            if given.setdefault(option.name, value) != value:
+                raise OptionError(f"{option.name} and {option.older} are given with different values; give one")
+        values = {name: _BY_NAME[name].parse(name, text) for name, text in given.items()}
+        fields = {field: value for name, value in values.items() if (field := _BY_NAME[name].field)}
+        parsed = cls(**fields, given=dict(sorted(given.items())))
+        parsed._refuse()
+        return parsed
+
+    def wants(self, partition: str) -> bool:
+        """True if the partition filters let a full clean visit this partition."""
+        if self.partition_selected and partition not in self.partition_selected:
+            return False
+        return self.partition_regex is None or re.fullmatch(self.partition_regex, partition) is not None
+
+    def _refuse(self) -> None:
+        if self.policy is Policy.KEEP_LATEST_FILE_VERSIONS and self.versions_retained == 0:
+            raise OptionError(
+                "hoodie.clean.fileversions.retained=0 would delete every version of every file, the live ones too; "
+                "give 1 or more"
+            )
+        if self.trigger_strategy != "NUM_COMMITS":
+            raise OptionError(f"hoodie.clean.trigger.strategy={self.trigger_strategy} is unknown; give NUM_COMMITS")
+        if self.delete_bootstrap_base:
+            raise OptionError(
+                "hoodie.clean.delete.bootstrap.base.file=true would delete files outside the table, which lakemeta "
+                "never does; leave it false"
+            )
+        if self.incremental and (self.partition_regex or self.partition_selected):
+            raise OptionError(
+                "partition filters need hoodie.clean.incremental.enabled=false: an incremental clean must see every "
+                "partition that changed"
+            )

@@ -1,0 +1,161 @@
+"""Plans a clean of a table: reads the facts, decides, judges partition by partition (I/O)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import attrs
+
+from lakemeta.errors import PathNotFoundError
+from lakemeta.hudi.boundary import partitions_touched
+from lakemeta.hudi.clean import DROPPED
+from lakemeta.hudi.decision import Decision, decide
+from lakemeta.hudi.failed_writes import HEARTBEAT_FOLDER
+from lakemeta.hudi.listing import PartitionRow, plan_all_partitions, plan_partitions
+from lakemeta.hudi.load import InstantReader, TableState, load_state
+from lakemeta.hudi.options import CleanOptions, FailedWrites
+from lakemeta.plan import Delete, DeletePartition, Keep, Operation, Plan, PlanHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lakemeta.executor import Executor
+    from lakemeta.hudi.properties import TableConfig
+    from lakemeta.storage import Storage
+
+PLAN_KIND = "hudi.clean"
+
+
+@attrs.frozen
+class Place:
+    """Where a table lies: as the caller names it (``url``), its storage and its path there (``root``)."""
+
+    url: str
+    storage: Storage
+    root: str
+
+
+def plan_clean(
+    place: Place, options: CleanOptions, now: datetime, executor: Executor, *, explain: bool = False
+) -> Plan:
+    """Plan a clean for the moment ``now``; the source of every rule is named in the modules that hold them."""
+    state = load_state(place.storage, place.root, executor)
+    heartbeats = _heartbeats(place, options)
+    decision = decide(state, options, heartbeats, now, timezone(state.config, options))
+    collected = _Collected()
+    if decision.nothing is None:
+        collected.add(_rows(place, state, options, decision, executor, explain=explain))
+    return Plan(_header(place, state, options, decision, collected), collected.operations)
+
+
+def timezone(config: TableConfig, options: CleanOptions) -> tzinfo:
+    """The timezone of instant times: UTC if the table says so, else the one given, else this machine's."""
+    if config.timezone == "UTC":
+        return UTC
+    if options.timezone is not None:
+        return ZoneInfo(options.timezone)
+    local = datetime.now().astimezone().tzinfo
+    assert local is not None
+    return local
+
+
+class _Collected:
+    """The operations of planned partitions, with what the header says of them."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.partitions = 0
+        self.notes: list[str] = []
+
+    def add(self, rows: Iterable[PartitionRow]) -> None:
+        for row in rows:
+            self.partitions += 1
+            self.operations.extend(_operations(row))
+            if row.note:
+                self.notes.append(row.note)
+
+
+def _rows(
+    place: Place,
+    state: TableState,
+    options: CleanOptions,
+    decision: Decision,
+    executor: Executor,
+    *,
+    explain: bool,
+) -> Iterator[PartitionRow]:
+    storage, root, context = place.storage, place.root, decision.context
+    if decision.scope.commits is None:
+        return plan_all_partitions(storage, root, context, executor, options.wants, explain=explain)
+    reader = InstantReader(storage, f"{root}/{state.config.timeline_folder}", executor)
+    commits = reader.commits(decision.scope.commits)
+    partitions = partitions_touched(commits, copy_on_write=state.config.table_type == "COPY_ON_WRITE")
+    return plan_partitions(storage, root, context, executor, partitions, explain=explain)
+
+
+def _operations(row: PartitionRow) -> Iterator[Operation]:
+    prefix = f"{row.partition}/" if row.partition else ""
+    for file in row.files:
+        kind = Delete if file.delete else Keep
+        yield kind(row.partition, prefix + file.name, file.size, file.reason, file.by)
+    if row.drop:
+        yield DeletePartition(row.partition, row.partition, DROPPED)
+
+
+def _heartbeats(place: Place, options: CleanOptions) -> Mapping[str, int]:
+    if options.failed_writes is not FailedWrites.LAZY:
+        return {}
+    try:
+        entries = place.storage.list_dir(f"{place.root}/{HEARTBEAT_FOLDER}")
+    except PathNotFoundError:
+        return {}
+    return {entry.name: entry.modified_ms for entry in entries if not entry.is_dir}
+
+
+def _header(
+    place: Place, state: TableState, options: CleanOptions, decision: Decision, collected: _Collected
+) -> PlanHeader:
+    newest = state.timeline.last
+    return PlanHeader(
+        plan=PLAN_KIND,
+        table=place.url,
+        table_format_version=state.config.version,
+        based_on=newest.requested if newest else None,
+        options=options.given,
+        facts=_facts(state, options, decision, collected),
+    )
+
+
+def _facts(state: TableState, options: CleanOptions, decision: Decision, collected: _Collected) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "policy": str(options.policy),
+        "earliest_to_retain": None,
+        "earliest_action": None,
+        "partitions": collected.partitions,
+        "scope": "none",
+        "scope_reason": decision.nothing,
+        "last_completed_commit": decision.last_completed_commit,
+        "savepoints": list(decision.savepoints),
+        "timeline_digest": state.digest,
+    }
+    if decision.nothing is None:
+        facts["scope"] = "full" if decision.scope.commits is None else "incremental"
+        facts["scope_reason"] = decision.scope.reason
+        if decision.earliest is not None:
+            facts["earliest_to_retain"] = decision.earliest.requested
+            facts["earliest_action"] = decision.earliest.action
+        if decision.empty_clean_due and all(isinstance(op, Keep) for op in collected.operations):
+            facts |= {"empty_clean": True, "earliest_to_retain": _newest_earliest(state, decision)}
+    if collected.notes:
+        facts["notes"] = collected.notes
+    if decision.rolled_back:
+        facts["failed_writes"] = list(decision.rolled_back)
+    return facts
+
+
+def _newest_earliest(state: TableState, decision: Decision) -> str:
+    """An empty clean never moves the earliest commit back."""
+    last = state.last_clean.earliest_to_retain if state.last_clean else ""
+    return max(last, decision.earliest.requested if decision.earliest else "")

@@ -1,0 +1,94 @@
+"""A Hudi table: open it, plan a clean, look at the plan, apply it (I/O)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakemeta.executor import Executor, LocalExecutor
+from lakemeta.hudi.apply import begin, request, run
+from lakemeta.hudi.commit import Clock, utc_now
+from lakemeta.hudi.load import load_config
+from lakemeta.hudi.options import CleanOptions
+from lakemeta.hudi.planning import Place, plan_clean
+from lakemeta.storage import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from lakemeta.hudi.properties import TableConfig
+    from lakemeta.plan import Plan
+    from lakemeta.report import Report
+
+
+@attrs.frozen
+class HudiTable:
+    """One Hudi table on some storage."""
+
+    place: Place
+    config: TableConfig
+
+    @classmethod
+    def open(cls, url: str, storage_options: Mapping[str, str] | None = None) -> HudiTable:
+        """Open the table at a path or URL.
+
+        Raises:
+            TableNotFoundError: there is no Hudi table.
+            UnsupportedFeatureError: its version or a feature is one that lakemeta does not handle.
+            CorruptMetadataError: its properties are damaged.
+        """
+        storage, root = open_storage(url, storage_options)
+        named = url.rstrip("/") if "://" in url else storage.url(root)
+        return cls(Place(named, storage, root), load_config(storage, root))
+
+    @property
+    def url(self) -> str:
+        """The place of the table as the caller named it."""
+        return self.place.url
+
+    def plan_clean(
+        self,
+        options: Mapping[str, str] | None = None,
+        *,
+        now: datetime | None = None,
+        executor: Executor | None = None,
+        explain: bool = False,
+    ) -> Plan:
+        """Plan a clean without changing anything.
+
+        ``options`` are the engine's, by either spelling. ``now`` (with a timezone) is the moment to plan for; by
+        default the present. With ``explain`` the plan also names every file that stays, and why.
+
+        Raises:
+            OptionError: an option is unknown, malformed or would delete live data.
+            CorruptMetadataError: an instant's file is damaged.
+        """
+        parsed = CleanOptions.parse(options or {})
+        return plan_clean(self.place, parsed, now or utc_now(), executor or LocalExecutor(), explain=explain)
+
+    def apply(
+        self,
+        plan: Plan,
+        *,
+        executor: Executor | None = None,
+        clock: Clock = utc_now,
+        drop_metadata_table: bool = False,
+    ) -> Report:
+        """Apply a plan: execute pending cleans and this one, and account for every file.
+
+        ``clock`` gives the present for new instants. ``drop_metadata_table`` first takes the table off its metadata
+        table, as a Hudi writer with ``hoodie.metadata.enable=false`` does.
+
+        Raises:
+            StalePlanError: the table has moved in a way that could make the plan wrong; nothing was changed.
+            UnsupportedFeatureError: the table has a metadata table, or needs a lock or a rollback that lakemeta lacks.
+        """
+        applying = begin(self.place, plan, executor or LocalExecutor(), clock, drop_metadata=drop_metadata_table)
+        return run(applying)
+
+    def schedule_clean(self, plan: Plan, *, executor: Executor | None = None, clock: Clock = utc_now) -> str | None:
+        """Only request the plan, for a Hudi writer or a later run to execute; its instant, or None for nothing."""
+        requested = request(begin(self.place, plan, executor or LocalExecutor(), clock))
+        return requested.requested if requested else None
