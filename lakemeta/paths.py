@@ -61,8 +61,9 @@ def inside(root: str, path: str) -> str:
 
 def relative(root: str, path: str) -> str:
     """The part of ``path`` below ``root``, under the rules of :func:`inside`."""
-    base = split_scheme(root.rstrip("/"))[1] if _SCHEME.match(root) else root.rstrip("/")
-    return inside(root, path)[len(base) + 1 :]
+    found = inside(root, path)
+    base = split_scheme(root.rstrip("/"))[1]
+    return found[len(base) + 1 :]
 
 
 def _file_path(rest: str) -> str:

@@ -12,7 +12,7 @@ import attrs
 
 from lakemeta.errors import PathExistsError, StorageError, UnsupportedFeatureError
 from lakemeta.report import Outcome
-from lakemeta.storage.contract import Entry
+from lakemeta.storage.contract import Entry, is_checksum_file
 from lakemeta.storage.failure import reason, storage_errors
 
 if TYPE_CHECKING:
@@ -147,22 +147,15 @@ def _scan(path: str, *, links: bool) -> list[Entry]:
     found = []
     with os.scandir(path) as entries:
         for entry in entries:
-            name = entry.name
-            if name[0] == "." and _is_side_file(entry):
-                continue
-            if entry.is_symlink():
-                if entry.is_dir():
-                    if links:
-                        found.append(Entry(entry.path, 0, 0, is_dir=True))
-                    continue
-            elif entry.is_dir(follow_symlinks=False):
-                found.append(Entry(entry.path, 0, 0, is_dir=True))
-                continue
-            try:
-                stat = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # deleted since the directory was read
-            found.append(Entry(entry.path, stat.st_size, stat.st_mtime_ns // 1_000_000))
+            if not entry.is_file(follow_symlinks=False) and entry.is_dir():
+                if links or not entry.is_symlink():
+                    found.append(Entry(entry.path, 0, 0, is_dir=True))
+            elif not _is_side_file(entry.name):
+                try:
+                    stat = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # deleted since the directory was read
+                found.append(Entry(entry.path, stat.st_size, stat.st_mtime_ns // 1_000_000))
     return found
 
 
@@ -174,8 +167,8 @@ def _scan_if_there(path: str) -> list[Entry]:
             return []  # removed since its parent was read, with everything in it
 
 
-def _is_side_file(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith((".crc", TEMPORARY_SUFFIX)) and not entry.is_dir(follow_symlinks=False)
+def _is_side_file(name: str) -> bool:
+    return name[0] == "." and (is_checksum_file(name) or name.endswith(TEMPORARY_SUFFIX))
 
 
 def _exists(path: str) -> bool:

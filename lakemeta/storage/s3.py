@@ -6,7 +6,6 @@ of requests that were throttled (its own for SlowDown, botocore's for 5xx answer
 
 from __future__ import annotations
 
-import json
 import random
 import secrets
 import time
@@ -24,6 +23,7 @@ from lakemeta.report import Outcome
 from lakemeta.storage.contract import Entry, is_checksum_file
 from lakemeta.storage.failure import reason, storage_errors
 from lakemeta.storage.remote import FsspecStorage
+from lakemeta.storage.s3_options import s3fs_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,21 +33,6 @@ ATTEMPTS = 6
 _TRY_AGAIN = frozenset({"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "503", "500"})
 _READ_BLOCK = 8 * 2**20
 _WRITER = "lakemeta-writer"
-
-# pyiceberg's names of the options that s3fs has under another name
-_ICEBERG_NAMES = {
-    "s3.endpoint": "endpoint_url",
-    "s3.access-key-id": "key",
-    "s3.secret-access-key": "secret",
-    "s3.session-token": "token",
-    "s3.region": "region_name",
-    "s3.path-style-access": "path_style",
-    "s3.anonymous": "anon",
-}
-_TEXT = frozenset({"key", "secret", "token", "endpoint_url", "profile"})
-_FLAGS = frozenset({"anon", "use_ssl", "requester_pays"})
-_JSON = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
-_OWN = frozenset({"region_name", "path_style"})
 
 
 def s3_storage(options: Mapping[str, str]) -> S3Storage:
@@ -60,46 +45,13 @@ def s3_storage(options: Mapping[str, str]) -> S3Storage:
     return S3Storage("s3", {"max_concurrency": 1, **s3fs_arguments(options)})
 
 
-def s3fs_arguments(options: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of s3fs for our options. Raises OptionError for an unknown, doubled or malformed one."""
-    arguments: dict[str, Any] = {}
-    for name, text in options.items():
-        own = _ICEBERG_NAMES.get(name, name)
-        if own not in _TEXT | _FLAGS | _JSON | _OWN:
-            raise OptionError.unknown(name, [*_ICEBERG_NAMES, *_TEXT, *_FLAGS, *_JSON, *_OWN])
-        value = _value(name, own, text)
-        if arguments.setdefault(own, value) != value:
-            raise OptionError(f"the storage option {name} is given under two names, with different values")
-    region, path_style = arguments.pop("region_name", None), arguments.pop("path_style", None)
-    if region is not None:
-        arguments["client_kwargs"] = {"region_name": region, **arguments.get("client_kwargs", {})}
-    if path_style is not None:
-        addressing = {"s3": {"addressing_style": "path" if path_style else "virtual"}}
-        arguments["config_kwargs"] = {**addressing, **arguments.get("config_kwargs", {})}
-    return arguments
-
-
-def _value(name: str, own: str, text: str) -> Any:
-    if own in _JSON:
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            raise OptionError(f"the storage option {name} is not a JSON object")
-        return value
-    if own in _FLAGS or own == "path_style":
-        if text.lower() not in {"true", "false"}:
-            raise OptionError(f"the storage option {name} is {text!r}; it must be true or false")
-        return text.lower() == "true"
-    return text
-
-
 class S3Storage(FsspecStorage):
     """S3 with exclusive creates (``If-None-Match: *``) and bulk deletes.
 
     A delete cannot tell a file it removed from one that was not there: both are ``deleted``.
     """
+
+    _minds_condition = False
 
     def list_dir(self, path: str) -> list[Entry]:
         """The direct children of a directory, sorted by path. S3 has no empty directories."""
@@ -194,20 +146,42 @@ class S3Storage(FsspecStorage):
         """Create a file that must not exist, by a conditional put.
 
         The object carries a token of this call: after an answer that got lost the connection repeats the put,
-        and then the service finds our own object in the way.
+        and then the service finds our own object in the way. The first create of a storage also finds out
+        whether the service minds the condition at all, with a second put of the same content.
         """
         with storage_errors("create", path):
             self._need_conditional_put()
+            if not self._minds_condition and self.exists(path):
+                raise PathExistsError(f"cannot create {path}: it exists")
             token = secrets.token_hex(16)
-            for attempt in range(ATTEMPTS):
-                code = self._put_if_absent(path, data, token)
-                if code is None:
-                    return
-                if code == "PreconditionFailed":
-                    self._need_our_own(path, token)
-                    return
-                _back_off(attempt)
-            raise StorageError(f"cannot create {path}: {ATTEMPTS} times it met a conflicting request")
+            self._put_exclusively(path, data, token)
+            if not self._minds_condition:
+                self._need_refusal(path, data, token)
+
+    def _put_exclusively(self, path: str, data: bytes, token: str) -> None:
+        for attempt in range(ATTEMPTS):
+            code = self._put_if_absent(path, data, token)
+            if code is None:
+                return
+            if code == "PreconditionFailed":
+                self._need_our_own(path, token)
+                return
+            _back_off(attempt)
+        raise StorageError(f"cannot create {path}: {ATTEMPTS} times it met a conflicting request")
+
+    def _need_refusal(self, path: str, data: bytes, token: str) -> None:
+        """Refuse a service that puts a second object over the one that we have just made there."""
+        try:
+            code = self._put_if_absent(path, data, token)
+        except OSError:
+            return  # the file is there; the next create asks again
+        self._minds_condition = code == "PreconditionFailed"
+        if code is None:
+            self.delete_many([path])
+            raise UnsupportedFeatureError(
+                f"cannot create {path}: the service ignores If-None-Match, so files cannot be created there "
+                f"exclusively; update the service or keep the table elsewhere"
+            )
 
     def _need_our_own(self, path: str, token: str) -> None:
         """Raise PathExistsError unless the object was made by the call with this token."""

@@ -17,12 +17,14 @@ from werkzeug.wrappers import Response
 
 from lakemeta.errors import OptionError, PathExistsError, StorageError, UnsupportedFeatureError
 from lakemeta.storage import open_storage, s3
-from lakemeta.storage.s3 import S3Storage, s3fs_arguments
+from lakemeta.storage.s3_options import s3fs_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from werkzeug.wrappers import Request
+
+    from lakemeta.storage.s3 import S3Storage
 
 _NUMBERS = itertools.count()
 
@@ -58,7 +60,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture(scope="module")
 def connected(running: S3Server) -> S3Storage:
-    return open_storage("s3://lake/t", running.options)[0]
+    storage, path = open_storage("s3://lake/first", running.options)
+    storage.create(path, b"")
+    return storage
 
 
 @pytest.fixture
@@ -220,11 +224,29 @@ def test_a_put_whose_answer_was_lost_is_our_own(storage: S3Storage, server: S3Se
 
 
 def test_creates_are_conditional(storage: S3Storage, server: S3Server, root: str) -> None:
-    """Every create carries If-None-Match: *; a library that would drop it is refused before it writes."""
-    seen = []
-    server.faults.append(lambda request: seen.append(request.headers.get("If-None-Match")))
+    """Every create is one put with If-None-Match: *, once the service has shown that it minds it."""
     storage.create(f"{root}/a", b"1")
-    assert seen == ["*"]
+    seen = []
+    server.faults.append(lambda request: seen.append((request.method, request.headers.get("If-None-Match"))))
+    storage.create(f"{root}/b", b"1")
+    assert seen == [("PUT", "*")]
+
+
+def test_a_service_that_ignores_the_condition_is_refused(server: S3Server, root: str) -> None:
+    """The first create finds such a service out, overwrites nothing and leaves nothing."""
+
+    def ignorant(request: Request) -> None:
+        request.environ.pop("HTTP_IF_NONE_MATCH", None)
+
+    server.faults.append(ignorant)
+    storage, _ = open_storage("s3://lake/t", server.options)
+    storage.replace(f"{root}/a", b"1")
+    with pytest.raises(PathExistsError):
+        storage.create(f"{root}/a", b"2")
+    assert storage.read(f"{root}/a") == b"1"
+    with pytest.raises(UnsupportedFeatureError, match="ignores If-None-Match"):
+        storage.create(f"{root}/b", b"1")
+    assert [e.name for e in storage.list_dir(root)] == ["a"]
 
 
 def test_a_library_without_conditional_put_is_refused(
