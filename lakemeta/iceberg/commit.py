@@ -17,8 +17,8 @@ import attrs
 
 from lakemeta.errors import CommitConflictError, CommitStateUnknownError, LakemetaError
 from lakemeta.iceberg.locations import store_path
+from lakemeta.iceberg.new_snapshot import Base, Draft
 from lakemeta.iceberg.retry import RetryPolicy
-from lakemeta.iceberg.snapshot_update import Base, Draft
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.catalog import LoadedTable, TableOperations

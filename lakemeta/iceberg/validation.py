@@ -15,7 +15,7 @@ from lakemeta.errors import CommitConflictError
 if TYPE_CHECKING:
     from lakemeta.iceberg.manifest import ManifestEntry
     from lakemeta.iceberg.metadata import Snapshot, TableMetadata
-    from lakemeta.iceberg.rewrite_files import Manifests, RewriteFiles
+    from lakemeta.iceberg.snapshot_update import Manifests, SnapshotUpdate
 
 ADD_DELETES: Final = frozenset({"overwrite", "delete"})  # the operations whose snapshots can add delete files
 
@@ -61,7 +61,7 @@ def new_delete_entries(
     ]
 
 
-def check_no_new_deletes(update: RewriteFiles, metadata: TableMetadata, head: Snapshot, manifests: Manifests) -> None:
+def check_no_new_deletes(update: SnapshotUpdate, metadata: TableMetadata, head: Snapshot, manifests: Manifests) -> None:
     """Raise CommitConflictError if a delete that came after the starting snapshot applies to a replaced file."""
     if metadata.format_version < 2 or not update.removed:
         return
