@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from inspect import signature
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakemeta import thrift
-from lakemeta.errors import CorruptMetadataError
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,15 +48,19 @@ _FORMS: Final = {0: "<?", 1: "<i", 2: "<q", 4: "<f", 5: "<d"}  # physical type -
 class WriteOptions:
     """How a file is encoded; None leaves the choice to pyarrow.
 
-    ``codec`` is pyarrow's name (``zstd``, ``snappy``, ``gzip``, ``none``, ...). ``bloom_filters`` maps a
-    column path to ``{"ndv": rows, "fpp": probability}``. ``key_values`` go to the footer.
+    ``codec`` is pyarrow's name (``zstd``, ``snappy``, ``gzip``, ``none``, ...). ``plain_columns`` are paths of
+    columns to write without dictionary. ``bloom_filters`` maps a column path to ``{"ndv": rows, "fpp":
+    probability}``. ``key_values`` go to the footer.
     """
 
     codec: str = "zstd"
     level: int | None = None
+    page_version: str = "1.0"
     page_bytes: int | None = None
     page_rows: int | None = None
     dictionary_bytes: int | None = None
+    plain_columns: frozenset[str] = frozenset()
+    columns_without_statistics: frozenset[str] = frozenset()
     bloom_filters: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     key_values: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -66,14 +71,15 @@ class ColumnStats:
 
     ``values`` counts nulls too. ``lower`` and ``upper`` are plain-encoded: numbers little-endian, byte arrays
     as they are, decimals in byte arrays big-endian; None if unknown or if all values are null or NaN.
-    ``nans`` is None for a column that is not floating-point.
+    ``nulls`` is None if the column was written without
+    statistics, ``nans`` if it is not floating-point.
     """
 
     field_id: int | None
     path: tuple[str, ...]
     compressed_bytes: int = 0
     values: int = 0
-    nulls: int = 0
+    nulls: int | None = 0
     nans: int | None = None
     lower: bytes | None = None
     upper: bytes | None = None
@@ -118,7 +124,7 @@ def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
     """Open a file for reading; raises CorruptMetadataError if it is not Parquet."""
     try:
         data = pa.BufferReader(source) if isinstance(source, bytes) else source
-        return pq.ParquetFile(data, pre_buffer=not isinstance(source, bytes), arrow_extensions_enabled=False)
+        return pq.ParquetFile(data, pre_buffer=not isinstance(source, bytes))
     except pa.ArrowInvalid as error:
         raise CorruptMetadataError(f"a data file is not Parquet: {error}") from error
 
@@ -158,13 +164,15 @@ class ParquetWriter:
     ) -> None:
         self._sink = sink
         self._schema = schema
-        self._options = options
+        self._settings = _settings(options, ())
+        self._key_values = options.key_values
         self._pool = pool
-        self._footer = thrift.loads(_footer(_encode_table(schema.empty_table(), options)))
+        self._footer = thrift.loads(_footer(_encode_table(schema.empty_table(), self._settings)))
         self._leaves = _leaves(self._footer[_SCHEMA][1][1])
+        self._settings = _settings(options, [".".join(leaf.path) for leaf in self._leaves])
         self._pending: deque[tuple[int, list[Future[_Piece]]]] = deque()
         self._groups: list[thrift.Struct] = []
-        self._columns = [ColumnStats(leaf.field_id, leaf.path) for leaf in self._leaves]
+        self._chunks: list[list[ColumnStats]] = [[] for _ in self._leaves]
         self._sink.write(MAGIC)
         self.bytes_written = len(MAGIC)
         self.rows = 0
@@ -183,9 +191,11 @@ class ParquetWriter:
             self._join(*self._pending.popleft())
         footer = thrift.dumps(self._whole_footer())
         self._sink.write(footer + struct.pack("<I", len(footer)) + MAGIC)
-        size = self.bytes_written + len(footer) + 8
         return FileStats(
-            self.rows, size, tuple(g[_GROUP_OFFSET][1] for g in self._groups), tuple(self._columns)
+            rows=self.rows,
+            size=self.bytes_written + len(footer) + 8,
+            split_offsets=tuple(group[_GROUP_OFFSET][1] for group in self._groups),
+            columns=tuple(map(_column_stats, self._leaves, self._chunks)),
         )
 
     def abandon(self) -> None:
@@ -197,9 +207,9 @@ class ParquetWriter:
 
     def _submit(self, bundle: pa.Table) -> Future[_Piece]:
         if self._pool is not None:
-            return self._pool.submit(_encode, bundle, self._options)
+            return self._pool.submit(_encode, bundle, self._settings)
         done: Future[_Piece] = Future()
-        done.set_result(_encode(bundle, self._options))
+        done.set_result(_encode(bundle, self._settings))
         return done
 
     def _join(self, rows: int, futures: Sequence[Future[_Piece]]) -> None:
@@ -219,7 +229,7 @@ class ParquetWriter:
         columns = [chunk for name in self._schema.names for chunk in chunks[name]]
         self._groups.append(self._row_group(columns, rows, start, total))
         for i, chunk in enumerate(columns):
-            self._columns[i] = _add(self._columns[i], self._leaves[i], chunk[_CHUNK_META][1], nans, bounds)
+            self._chunks[i].append(_chunk_stats(self._leaves[i], chunk[_CHUNK_META][1], nans, bounds))
 
     def _row_group(self, columns: list[thrift.Struct], rows: int, start: int, total: int) -> thrift.Struct:
         return {
@@ -234,7 +244,7 @@ class ParquetWriter:
     def _whole_footer(self) -> thrift.Struct:
         pairs = [
             {1: (thrift.BINARY, key.encode()), 2: (thrift.BINARY, value.encode())}
-            for key, value in self._options.key_values.items()
+            for key, value in self._key_values.items()
         ]
         footer = dict(self._footer)
         footer.pop(_KEY_VALUES, None)
@@ -256,8 +266,8 @@ def _bundles(table: pa.Table) -> list[pa.Table]:
     return [table.select(sorted(indices)) for indices in names if indices]
 
 
-def _encode(table: pa.Table, options: WriteOptions) -> _Piece:
-    data = _encode_table(table, options)
+def _encode(table: pa.Table, settings: Mapping[str, Any]) -> _Piece:
+    data = _encode_table(table, settings)
     row_group = thrift.loads(_footer(data))[_ROW_GROUPS][1][1][0]
     body = memoryview(data)[len(MAGIC) : len(data) - 8 - _footer_length(data)]
     nans: dict[tuple[str, ...], int] = {}
@@ -268,26 +278,45 @@ def _encode(table: pa.Table, options: WriteOptions) -> _Piece:
     return _Piece(body, row_group, nans, _missing_bounds(row_group, strings))
 
 
-def _encode_table(table: pa.Table, options: WriteOptions) -> memoryview:
+def _encode_table(table: pa.Table, settings: Mapping[str, Any]) -> memoryview:
     sink = pa.BufferOutputStream()
+    settings = dict(settings)
+    if blooms := settings.pop("bloom_filter_options", None):
+        names = set(table.column_names)
+        mine = {path: value for path, value in blooms.items() if path.partition(".")[0] in names}
+        settings["bloom_filter_options"] = mine or None
+    with pq.ParquetWriter(sink, table.schema, **settings) as writer:
+        if table.num_rows:
+            writer.write_table(table, row_group_size=table.num_rows)
+    return memoryview(sink.getvalue())
+
+
+def _settings(options: WriteOptions, leaves: Sequence[str]) -> dict[str, Any]:
+    """The options as pyarrow's writer takes them; ``leaves`` are the paths of all leaf columns."""
     settings: dict[str, Any] = {
         "compression": options.codec,
         "compression_level": options.level,
+        "data_page_version": options.page_version,
         "data_page_size": options.page_bytes,
         "dictionary_pagesize_limit": options.dictionary_bytes,
         "store_schema": False,
         "store_decimal_as_integer": True,
     }
-    if options.page_rows is not None:
-        settings["max_rows_per_page"] = options.page_rows
-    names = set(table.column_names)
-    blooms = {path: dict(b) for path, b in options.bloom_filters.items() if path.partition(".")[0] in names}
-    if blooms:
-        settings["bloom_filter_options"] = blooms
-    with pq.ParquetWriter(sink, table.schema, **settings) as writer:
-        if table.num_rows:
-            writer.write_table(table, row_group_size=table.num_rows)
-    return memoryview(sink.getvalue())
+    if options.plain_columns and leaves:
+        settings["use_dictionary"] = [path for path in leaves if path not in options.plain_columns]
+    if options.columns_without_statistics and leaves:
+        settings["write_statistics"] = [p for p in leaves if p not in options.columns_without_statistics]
+    newer = {"max_rows_per_page": options.page_rows, "bloom_filter_options": dict(options.bloom_filters) or None}
+    for name, value in newer.items():
+        if value is not None:
+            _require(name)
+            settings[name] = value
+    return settings
+
+
+def _require(name: str) -> None:
+    if name not in signature(pq.ParquetWriter.__init__).parameters:
+        raise UnsupportedFeatureError(f"pyarrow {pa.__version__} cannot write with {name}; install a newer pyarrow")
 
 
 def _footer_length(data: memoryview) -> int:
@@ -329,38 +358,49 @@ def _leaves(elements: Sequence[thrift.Struct]) -> list[_Leaf]:
     return leaves
 
 
-def _add(
-    column: ColumnStats,
+def _chunk_stats(
     leaf: _Leaf,
     meta: thrift.Struct,
     nans: Mapping[tuple[str, ...], int],
     bounds: Mapping[tuple[str, ...], tuple[bytes, bytes]],
 ) -> ColumnStats:
-    """The statistics of a column after one more row group."""
+    """What one row group holds of a column."""
     stats = meta[_STATISTICS][1] if _STATISTICS in meta else {}
-    values, nulls = meta[_NUM_VALUES][1], stats.get(_NULL_COUNT, (0, 0))[1]
-    lower, upper = stats.get(_MIN_VALUE, (0, None))[1], stats.get(_MAX_VALUE, (0, None))[1]
-    if lower is None or upper is None:
-        lower, upper = bounds.get(leaf.path, (None, None))
-    first = column.values == column.nulls + (column.nans or 0)
-    nan = nans.get(leaf.path)
-    if lower is None and values > nulls + (nan or 0):  # unknown here, so unknown for the file
-        first, column = False, attrs.evolve(column, lower=None, upper=None)
-    elif lower is None:
-        lower, upper = column.lower, column.upper
-    elif not first:
-        known = column.lower is not None and column.upper is not None
-        lower = min(column.lower, lower, key=leaf.order) if known else None
-        upper = max(column.upper, upper, key=leaf.order) if known else None
-    return attrs.evolve(
-        column,
-        compressed_bytes=column.compressed_bytes + meta[_COMPRESSED][1],
-        values=column.values + values,
-        nulls=column.nulls + nulls,
-        nans=column.nans if nan is None else (column.nans or 0) + nan,
-        lower=lower,
-        upper=upper,
+    lower, upper = bounds.get(leaf.path, (None, None))
+    return ColumnStats(
+        field_id=leaf.field_id,
+        path=leaf.path,
+        compressed_bytes=meta[_COMPRESSED][1],
+        values=meta[_NUM_VALUES][1],
+        nulls=stats[_NULL_COUNT][1] if _NULL_COUNT in stats else None,
+        nans=nans.get(leaf.path),
+        lower=stats[_MIN_VALUE][1] if _MIN_VALUE in stats else lower,
+        upper=stats[_MAX_VALUE][1] if _MAX_VALUE in stats else upper,
     )
+
+
+def _column_stats(leaf: _Leaf, chunks: Sequence[ColumnStats]) -> ColumnStats:
+    """What the whole file holds of a column; a bound that one row group does not know is not known at all."""
+    nulls = [c.nulls for c in chunks if c.nulls is not None]
+    known = len(nulls) == len(chunks)
+    bounded = known and all(c.lower is not None or _is_void(c) for c in chunks)
+    lowers = [c.lower for c in chunks if c.lower is not None]
+    uppers = [c.upper for c in chunks if c.upper is not None]
+    return ColumnStats(
+        field_id=leaf.field_id,
+        path=leaf.path,
+        compressed_bytes=sum(c.compressed_bytes for c in chunks),
+        values=sum(c.values for c in chunks),
+        nulls=sum(nulls) if known else None,
+        nans=sum(c.nans or 0 for c in chunks) if any(c.nans is not None for c in chunks) else None,
+        lower=min(lowers, key=leaf.order) if bounded and lowers else None,
+        upper=max(uppers, key=leaf.order) if bounded and uppers else None,
+    )
+
+
+def _is_void(chunk: ColumnStats) -> bool:
+    """True if there is nothing but nulls and NaNs."""
+    return chunk.values == (chunk.nulls or 0) + (chunk.nans or 0)
 
 
 def _count_nans(path: tuple[str, ...], column: pa.ChunkedArray, nans: dict[tuple[str, ...], int]) -> None:
