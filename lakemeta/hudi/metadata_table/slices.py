@@ -110,22 +110,23 @@ def newest_slices(partition: str, names: Iterable[str], validity: Validity) -> t
     """
     bases: dict[str, dict[str, str]] = defaultdict(dict)
     logs: dict[str, list[LogFile]] = defaultdict(list)
+    groups: set[str] = set()
     for name in sorted(names):
         if match := _BASE.fullmatch(name):
+            groups.add(match["file_id"])
             if validity.base_counts(match["instant"]):
                 bases[match["file_id"]][match["instant"]] = name
-            else:
-                bases[match["file_id"]] |= {}
         elif log := parse_log_file(name, 0):
+            groups.add(log.file_id)
             logs[log.file_id].append(log)
     prefix = file_id_prefix(partition)
-    if foreign := [file_id for file_id in {*bases, *logs} if not file_id.startswith(prefix)]:
+    if foreign := [file_id for file_id in groups if not file_id.startswith(prefix)]:
         raise UnsupportedFeatureError(
             f"the metadata table has file group {min(foreign)} in partition {partition}, where it does not belong; "
             f"drop that index with Hudi, or turn the metadata table off and on again"
         )
     newest = _newest_v6 if validity.table_version < 8 else _newest_v8
-    return tuple(newest(i, bases[i], logs[i], validity) for i in sorted({*bases, *logs}))
+    return tuple(newest(i, bases[i], logs[i], validity) for i in sorted(groups))
 
 
 def _newest_v6(file_id: str, bases: dict[str, str], logs: list[LogFile], validity: Validity) -> Slice:
@@ -150,13 +151,13 @@ def _completion(log: LogFile, validity: Validity) -> str | None:
     return validity.completed.get(log.instant)
 
 
-def counted_blocks(files: Iterable[tuple[str, bytes]], validity: Validity) -> Iterator[LogBlock]:
-    """The blocks that count, in order, of the log files of one slice, given as (path, content) in slice order.
+def counted_blocks(files: Iterable[tuple[str, bytes]], validity: Validity) -> Iterator[tuple[str, LogBlock]]:
+    """The blocks that count, each with its path, of the log files of a slice: (path, content) in slice order.
 
     Raises CorruptMetadataError for a torn block, unless it says that it is of an instant that does not
     count: that is what a writer leaves that died.
     """
-    kept: list[LogBlock] = []
+    kept: list[tuple[str, LogBlock]] = []
     for where, data in files:
         for block in read_blocks(data, where):
             if isinstance(block, CorruptBlock):
@@ -167,7 +168,7 @@ def counted_blocks(files: Iterable[tuple[str, bytes]], validity: Validity) -> It
             elif block.instant_time in validity.valid:
                 target = block.rolled_back_instant
                 if target is not None:
-                    kept = [earlier for earlier in kept if earlier.instant_time != target]
+                    kept = [earlier for earlier in kept if earlier[1].instant_time != target]
                 else:
-                    kept.append(block)
+                    kept.append((where, block))
     return iter(kept)

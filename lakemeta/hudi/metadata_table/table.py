@@ -1,0 +1,315 @@
+"""The metadata table of a Hudi table: reads it, and tells it of a clean (I/O).
+
+Rules of this module:
+
+1. What cannot be handled is refused before anything is written: an index being built, a pending compaction or
+   indexing, somebody else's pending delta commit, an unknown index, a table version that is not the data
+   table's.
+2. A data action at instant T is one delta commit at the same T. Readers count it only once T completes on
+the data
+   timeline, so the order is: request T on the data table, delete files, commit here, complete T.
+3. Within a commit: requested, inflight, log files, completed; each created, never replaced. 4. A delta
+commit at T that did not complete is what a crash left of this very clean. Nobody counts its blocks; it is
+   removed and written again.
+5. After the commit the listing is read back, and must be what was intended.
+
+The caller holds the table's lock, or is the only writer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakemeta import avro
+from lakemeta.errors import CorruptMetadataError, PathNotFoundError, StorageError, UnsupportedFeatureError
+from lakemeta.hudi.filenames import parse_log_file
+from lakemeta.hudi.logfile import read_blocks
+from lakemeta.hudi.metadata_table.deltacommit import (
+    NewLogFile,
+    Precedent,
+    encode_deltacommit,
+    new_log_file,
+    read_precedent,
+)
+from lakemeta.hudi.metadata_table.merge import file_listing, layers, merged_records, newest_records
+from lakemeta.hudi.metadata_table.partitions import FILES, file_id_prefix, has_records_of_files
+from lakemeta.hudi.metadata_table.slices import INIT_PREFIX, Slice, Validity, counted_blocks, newest_slices
+from lakemeta.hudi.metadata_table.update import (
+    CleanedPartition,
+    GroupUpdate,
+    file_suffixes,
+    files_update,
+    index_update,
+    listing_after,
+    with_dropped_files,
+)
+from lakemeta.hudi.properties import parse_properties
+from lakemeta.hudi.timeline import State, Timeline, instant_file_name, parse_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakemeta.hudi.metadata_table.merge import Layer, Listing, Record
+    from lakemeta.hudi.properties import TableConfig
+    from lakemeta.storage import Storage
+
+BASE_PATH: Final = ".hoodie/metadata"
+
+
+@attrs.frozen
+class PreparedClean:
+    """A clean's delta commit, read for and encoded but not written: the log files and the listing it must give."""
+
+    instant: str
+    files: tuple[NewLogFile, ...]
+    precedent: Precedent
+    listing: Listing = attrs.field(repr=False)
+
+
+@attrs.frozen
+class MetadataTable:
+    """The metadata table of one Hudi table, as it was when it was opened.
+
+    ``root`` is the data table's path, ``path`` the metadata table's; ``partitions`` are those in use.
+    ``data`` is the active timeline of the data table, ``timeline`` that of the metadata table.
+    """
+
+    storage: Storage
+    root: str
+    config: TableConfig
+    data: Timeline
+    timeline: Timeline
+    rolled_back: frozenset[str]
+
+    @classmethod
+    def open(cls, storage: Storage, root: str, config: TableConfig, data: Timeline) -> MetadataTable:
+        """Open the metadata table that ``config`` names, next to the data table's active timeline.
+
+        Raises UnsupportedFeatureError for what rule 1 refuses for readers as well, CorruptMetadataError if
+        there is none or it does not fit the data table.
+        """
+        for partition in config.metadata_partitions:
+            file_id_prefix(partition)
+        if FILES not in config.metadata_partitions:
+            raise CorruptMetadataError(f"{root} has no metadata table: its properties name no partition {FILES}")
+        path = f"{root}/{BASE_PATH}"
+        _check_version(storage, path, config)
+        timeline = _load_timeline(storage, f"{path}/{config.timeline_folder}")
+        unfinished = [i for i in timeline.pending if i.action != "deltacommit"]
+        if unfinished:
+            raise UnsupportedFeatureError(
+                f"the metadata table has the pending action {unfinished[0]}; let a Hudi writer finish it first"
+            )
+        rolled_back = frozenset(_rolled_back(storage, f"{root}/{config.timeline_folder}", data, timeline))
+        return cls(storage, root, config, data, timeline, rolled_back)
+
+    @property
+    def path(self) -> str:
+        """The base path of the metadata table."""
+        return f"{self.root}/{BASE_PATH}"
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions in use, in order of name."""
+        return tuple(sorted(self.config.metadata_partitions))
+
+    @property
+    def newest_time(self) -> str:
+        """The largest time on its timeline: a new instant of the data table must be later than this too."""
+        return self.timeline.newest_time
+
+    def listing(self, *, assume_completed: str | None = None) -> Listing:
+        """Partition path -> file name -> size in bytes, of every file that the data table has.
+
+        ``assume_completed`` is an instant to look at as if the data table had completed it.
+        """
+        return file_listing(self.records(FILES, assume_completed=assume_completed))
+
+    def records(self, partition: str, *, assume_completed: str | None = None) -> dict[str, Record]:
+        """Key -> merged record of one of its partitions."""
+        records: dict[str, Record] = {}
+        validity = self._validity(assume_completed)
+        for group in self._slices(partition, validity):
+            records |= merged_records(self._layers(partition, group, validity))
+        return records
+
+    def check_writable(self, instant: str) -> None:
+        """Raise UnsupportedFeatureError unless the clean at ``instant`` may be written here (rule 1)."""
+        if self.config.metadata_partitions_inflight:
+            raise UnsupportedFeatureError(
+                f"{self.root} is building the index {self.config.metadata_partitions_inflight[0]} in its metadata "
+                "table; let the indexer finish, then try again"
+            )
+        others = [i for i in self.timeline.pending if i.requested != instant]
+        if others:
+            raise UnsupportedFeatureError(
+                f"the metadata table has the pending {others[0]} of a writer that died or is at work; "
+                "let a Hudi writer finish or roll it back, then try again"
+            )
+
+    def prepare_clean(self, instant: str, cleaned: Iterable[CleanedPartition], now_ms: int) -> PreparedClean:
+        """Everything that telling the metadata table of a clean needs to read, and the bytes to write.
+
+        ``instant`` is the clean's, ``cleaned`` what its plan takes away, ``now_ms`` the time in ms since
+        the epoch. Writes nothing, so it is the place to refuse: call it before the first file is deleted.
+        """
+        self.check_writable(instant)
+        precedent = self._precedent(instant)
+        validity = self._validity()
+        before = self.listing()
+        complete = with_dropped_files(cleaned, before)
+        updates: list[tuple[GroupUpdate, Slice]] = []
+        files_group = self._slices(FILES, validity)[0]
+        if (update := files_update(complete, precedent.record_schema)) is not None:
+            updates.append((update, files_group))
+        updates += self._index_updates(complete, instant, precedent, validity)
+        files = tuple(
+            new_log_file(u, s, instant, self.config.version, u.encode(precedent.record_schema, instant, now_ms))
+            for u, s in updates
+        )
+        return PreparedClean(instant, files, precedent, listing_after(before, complete))
+
+    def commit_clean(self, prepared: PreparedClean, completion: str | None) -> None:
+        """Write a prepared clean, and read the result back.
+
+        ``completion`` is the completion time of the delta commit, from table version 8 on: later than every
+        time on both timelines, and earlier than the completion of the clean itself. If the delta commit is
+        there already, it is only checked. Raises CorruptMetadataError if the metadata table does not say
+        what was intended: then the clean must not be completed, and the next writer will do it again.
+        """
+        at = [i for i in self.timeline if i.requested == prepared.instant]
+        if not any(i.completed for i in at):
+            if at:
+                self._forget(prepared.instant)
+            self._write(prepared, completion)
+        after = attrs.evolve(self, timeline=_load_timeline(self.storage, self._timeline_path))
+        if after.listing(assume_completed=prepared.instant) != prepared.listing:
+            raise CorruptMetadataError(
+                f"the metadata table {self.path} does not list what clean {prepared.instant} left; it stays pending, "
+                "let a Hudi writer execute it"
+            )
+
+    @property
+    def _timeline_path(self) -> str:
+        return f"{self.path}/{self.config.timeline_folder}"
+
+    def _validity(self, assume_completed: str | None = None) -> Validity:
+        return Validity.of(
+            self.config.version,
+            self.data,
+            self.timeline,
+            rolled_back=self.rolled_back,
+            assume_completed=assume_completed,
+        )
+
+    def _slices(self, partition: str, validity: Validity) -> tuple[Slice, ...]:
+        directory = f"{self.path}/{partition}"
+        try:
+            names = [entry.name for entry in self.storage.list_dir(directory) if not entry.is_dir]
+        except PathNotFoundError:
+            names = []
+        slices = newest_slices(partition, names, validity)
+        if not slices:
+            raise CorruptMetadataError(
+                f"the metadata table has no file group in {directory}, though the table's properties name it; "
+                "turn the metadata table off and on again"
+            )
+        return slices
+
+    def _layers(self, partition: str, group: Slice, validity: Validity) -> Iterator[Layer]:
+        directory = f"{self.path}/{partition}"
+        base = None
+        if group.base_file is not None:
+            base = (f"{directory}/{group.base_file}", self.storage.read(f"{directory}/{group.base_file}"))
+        logs = (f"{directory}/{log.name}" for log in group.log_files)
+        return layers(base, counted_blocks(((path, self.storage.read(path)) for path in logs), validity))
+
+    def _index_updates(
+        self, cleaned: tuple[CleanedPartition, ...], instant: str, precedent: Precedent, validity: Validity
+    ) -> Iterator[tuple[GroupUpdate, Slice]]:
+        suffixes = file_suffixes(cleaned)
+        for partition in filter(has_records_of_files, self.partitions):
+            groups = self._slices(partition, validity)
+            for place, group in enumerate(groups):
+                records = newest_records(self._layers(partition, group, validity))
+                position = (group.file_id, place, len(groups))
+                update = index_update(partition, position, records, suffixes, precedent.record_schema, instant)
+                if update is not None:
+                    yield update, group
+
+    def _precedent(self, instant: str) -> Precedent:
+        earlier = [i for i in self.timeline.completed.of_actions("deltacommit") if i.requested != instant]
+        if not earlier:
+            raise UnsupportedFeatureError(
+                f"the metadata table {self.path} has no completed delta commit to go by; let a Hudi writer commit first"
+            )
+        path = f"{self._timeline_path}/{earlier[-1].file_name}"
+        return read_precedent(self.storage.read(path), path)
+
+    def _write(self, prepared: PreparedClean, completion: str | None) -> None:
+        version, create = self.config.version, self.storage.create
+        times = prepared.instant, "deltacommit"
+        create(f"{self._timeline_path}/{instant_file_name(*times, State.REQUESTED)}", b"")
+        begun = encode_deltacommit((), prepared.instant, prepared.precedent, version)
+        create(f"{self._timeline_path}/{instant_file_name(*times, State.INFLIGHT)}", begun)
+        for file in prepared.files:
+            create(f"{self.path}/{file.path}", file.content)
+        done = encode_deltacommit(prepared.files, prepared.instant, prepared.precedent, version)
+        create(f"{self._timeline_path}/{instant_file_name(*times, State.COMPLETED, completion)}", done)
+
+    def _forget(self, instant: str) -> None:
+        """Remove what a crash left of the delta commit at ``instant``: its log files, then its instant (rule 4)."""
+        mine = [path for partition in self.partitions for path in self._log_files_of(partition, instant)]
+        self._delete(mine)
+        for state in (State.INFLIGHT, State.REQUESTED):
+            self._delete([f"{self._timeline_path}/{instant_file_name(instant, 'deltacommit', state)}"])
+
+    def _log_files_of(self, partition: str, instant: str) -> Iterator[str]:
+        directory = f"{self.path}/{partition}"
+        if self.config.version >= 8:
+            logs = (parse_log_file(entry.name, entry.size) for entry in self.storage.list_dir(directory))
+            yield from (f"{directory}/{log.name}" for log in logs if log is not None and log.instant == instant)
+            return
+        for group in self._slices(partition, self._validity()):
+            for log in group.log_files:
+                path = f"{directory}/{log.name}"
+                writers = {block.instant_time for block in read_blocks(self.storage.read(path), path)}
+                if writers == {instant}:
+                    yield path
+                elif instant in writers:
+                    raise UnsupportedFeatureError(
+                        f"{path} holds blocks of the unfinished {instant} and of others; let Hudi roll it back"
+                    )
+
+    def _delete(self, paths: list[str]) -> None:
+        failed = [outcome for outcome in self.storage.delete_many(paths) if not outcome.done]
+        if failed:
+            raise StorageError(f"{failed[0].path} could not be deleted: {failed[0].error}")
+
+
+def _check_version(storage: Storage, path: str, config: TableConfig) -> None:
+    where = f"{path}/.hoodie/hoodie.properties"
+    version = parse_properties(storage.read(where), where).get("hoodie.table.version")
+    if version != str(config.version):
+        raise UnsupportedFeatureError(
+            f"{where} says table version {version} and the data table is of version {config.version}; "
+            "let a Hudi writer upgrade both"
+        )
+
+
+def _load_timeline(storage: Storage, path: str) -> Timeline:
+    entries = (parse_instant(e.name, e.size) for e in storage.list_dir(path) if not e.is_dir)
+    return Timeline.of(instant for instant in entries if instant is not None)
+
+
+def _rolled_back(storage: Storage, folder: str, data: Timeline, timeline: Timeline) -> Iterator[str]:
+    """The instants rolled back on the data table since the metadata table was last compacted (slices, rule 4)."""
+    since = max((i.requested for i in timeline.completed.of_actions("commit")), default=INIT_PREFIX)
+    for instant in data.completed.of_actions("rollback", "restore"):
+        if instant.requested > since:
+            path = f"{folder}/{instant.file_name}"
+            _, records = avro.read_container(storage.read(path), path)
+            named = "commitsRollback" if instant.action == "rollback" else "instantsToRollback"
+            yield from (records[0] if records else {}).get(named) or ()
