@@ -1,0 +1,163 @@
+"""Sorting more rows than fit in memory: sorted runs in temporary Arrow files, merged batch by batch.
+
+No table format's rules live here: what to sort by are columns of the tables, put there by the caller.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemeta.parquet import BATCH_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_LAST: Final = "\0last of its run's chunk"  # 1 + the run's number on that row, else 0
+
+
+@attrs.frozen
+class SortKey:
+    """A column to sort by. NaN is greater than any number, as in Java; nulls go where they are told to."""
+
+    column: str
+    direction: Literal["ascending", "descending"] = "ascending"
+    nulls_first: bool = True
+
+
+def sort_batches(
+    batches: Iterable[pa.RecordBatch], keys: Sequence[SortKey], *, budget: int, directory: str | None = None
+) -> Iterator[pa.Table]:
+    """The rows of all batches in order, as tables of at most ``BATCH_ROWS`` rows.
+
+    Rows with equal keys come in an order that depends on the input and the budget alone.
+
+    About ``budget`` bytes of rows are held at a time; more go to temporary files in ``directory`` (the system's
+    place for them by default), which are removed when the last row is out, or the iterator is closed.
+    """
+    runs = _gather(batches, budget // 2)
+    first = next(runs, None)
+    if first is None:
+        return
+    second = next(runs, None)
+    if second is None:
+        yield from _slices(_sorted(first, keys))
+        return
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakemeta-sort-", dir=directory)))
+        readers = [_spill(first, keys, folder, 0, stack), _spill(second, keys, folder, 1, stack)]
+        del first, second
+        for table in runs:
+            readers.append(_spill(table, keys, folder, len(readers), stack))
+        yield from _merge(readers, keys, max(1, budget // 2))
+
+
+def sort_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
+    """The rows of one table in order, stable."""
+    return table.take(_order(table, keys))
+
+
+def _gather(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        held.append(batch)
+        count += batch.nbytes
+        if count >= size:
+            yield pa.Table.from_batches(held)
+            held, count = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _sorted(table: pa.Table, keys: Sequence[SortKey]) -> Iterator[pa.Table]:
+    order = _order(table, keys)
+    for start in range(0, len(order), BATCH_ROWS):
+        yield table.take(order.slice(start, BATCH_ROWS))
+
+
+def _slices(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    return (table for table in tables if table.num_rows)
+
+
+def _order(table: pa.Table, keys: Sequence[SortKey]) -> pa.Array:
+    """The order of the rows. Arrow places nulls and NaNs alike for all keys, so they become keys of their own."""
+    columns, order = {}, []
+    for n, key in enumerate(keys):
+        column = table.column(key.column)
+        if column.null_count:
+            columns[f"{n} null"] = pc.is_null(column)
+            order.append((f"{n} null", "descending" if key.nulls_first else "ascending"))
+        if pa.types.is_floating(column.type):
+            columns[f"{n} nan"] = pc.is_nan(column).fill_null(False)
+            order.append((f"{n} nan", key.direction))
+        columns[str(n)] = _comparable(column)
+        order.append((str(n), key.direction))
+    return pc.sort_indices(pa.table(columns), sort_keys=order)
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Arrow sorts everything but booleans and nulls that Iceberg can sort by."""
+    if pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
+        return column.cast(pa.int8())
+    return column
+
+
+def _spill(table: pa.Table, keys: Sequence[SortKey], folder: Path, number: int, stack: ExitStack) -> Iterator[pa.Table]:
+    """Sort a run into a file, and give back a way to stream it."""
+    path = folder / f"run-{number}.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        for part in _sorted(table, keys):
+            writer.write_table(part, max_chunksize=BATCH_ROWS)
+    source = stack.enter_context(pa.memory_map(str(path)))
+    reader = stack.enter_context(pa.ipc.open_file(source))
+    return (pa.Table.from_batches([reader.get_batch(i)]) for i in range(reader.num_record_batches))
+
+
+def _merge(runs: Sequence[Iterator[pa.Table]], keys: Sequence[SortKey], budget: int) -> Iterator[pa.Table]:
+    """Merge sorted runs.
+
+    One chunk of each run is in a pool. The pool is sorted; up to the first row that is the last of its run's
+    chunk, order is final, because every run's next row comes no earlier. Those rows go out, and that run's next
+    chunk comes in.
+    """
+    chunks = [_rechunk(run, len(runs), budget) for run in runs]
+    pool = pa.concat_tables([_marked(next(chunk), n) for n, chunk in enumerate(chunks)])
+    open_runs = set(range(len(runs)))
+    while pool.num_rows:
+        pool = sort_table(pool, keys)
+        marks = pool.column(_LAST)
+        end = pc.index(pc.not_equal(marks, 0), True).as_py() if open_runs else -1
+        if end < 0:
+            yield from _batches(pool)
+            return
+        run = marks[end].as_py() - 1
+        yield from _batches(pool.slice(0, end + 1))
+        following = next(chunks[run], None)
+        if following is None:
+            open_runs.discard(run)
+        rest = [pool.slice(end + 1)] + ([] if following is None else [_marked(following, run)])
+        pool = pa.concat_tables(rest)
+
+
+def _rechunk(run: Iterator[pa.Table], runs: int, budget: int) -> Iterator[pa.Table]:
+    """Cut a run's batches so that one chunk of every run fits the budget."""
+    for table in run:
+        rows = max(1, min(BATCH_ROWS, table.num_rows * budget // max(1, table.nbytes * runs)))
+        yield from (table.slice(at, rows) for at in range(0, table.num_rows, rows))
+
+
+def _marked(table: pa.Table, run: int) -> pa.Table:
+    marks = pa.concat_arrays([pa.repeat(pa.scalar(0, pa.int32()), table.num_rows - 1), pa.array([run + 1], pa.int32())])
+    return table.append_column(_LAST, marks)
+
+
+def _batches(table: pa.Table) -> Iterator[pa.Table]:
+    table = table.drop_columns([_LAST])
+    return (table.slice(at, BATCH_ROWS) for at in range(0, table.num_rows, BATCH_ROWS))
