@@ -198,6 +198,11 @@ class Plan:
         """The partitions whose directories would be removed."""
         return tuple(op.partition for op in self.operations if isinstance(op, DeletePartition))
 
+    def _repr_html_(self) -> str:
+        from lakemeta.summary import plan_html
+
+        return plan_html(self)
+
     def to_lines(self) -> Iterator[str]:
         """The plan file, line by line, each with its newline."""
         digest = hashlib.sha256()

@@ -56,6 +56,11 @@ class Report:
         """True if nothing failed."""
         return not self.failed
 
+    def _repr_html_(self) -> str:
+        from lakemeta.summary import report_html
+
+        return report_html(self)
+
     def to_json(self) -> dict[str, Json]:
         """The report as one JSON object: the engine's result names beside our own totals."""
         return {

@@ -42,8 +42,8 @@ def plan_clean(
 ) -> Plan:
     """Plan a clean for the moment ``now``; the source of every rule is named in the modules that hold them."""
     state = load_state(place.storage, place.root, executor)
-    heartbeats = _heartbeats(place, options)
-    decision = decide(state, options, heartbeats, now, timezone(state.config, options))
+    beats = heartbeats(place, options)
+    decision = decide(state, options, beats, now, timezone(state.config, options))
     collected = _Collected()
     if decision.nothing is None:
         collected.add(_rows(place, state, options, decision, executor, explain=explain))
@@ -104,7 +104,8 @@ def _operations(row: PartitionRow) -> Iterator[Operation]:
         yield DeletePartition(row.partition, row.partition, DROPPED)
 
 
-def _heartbeats(place: Place, options: CleanOptions) -> Mapping[str, int]:
+def heartbeats(place: Place, options: CleanOptions) -> Mapping[str, int]:
+    """When each heartbeat file last changed, in ms since the epoch; empty unless the policy is LAZY."""
     if options.failed_writes is not FailedWrites.LAZY:
         return {}
     try:
@@ -140,6 +141,9 @@ def _facts(state: TableState, options: CleanOptions, decision: Decision, collect
         "savepoints": list(decision.savepoints),
         "timeline_digest": state.digest,
     }
+    waiting = [i.requested for i in state.timeline.cleans.pending]
+    if waiting:
+        facts["pending_cleans"] = waiting
     if decision.nothing is None:
         facts["scope"] = "full" if decision.scope.commits is None else "incremental"
         facts["scope_reason"] = decision.scope.reason

@@ -9,9 +9,11 @@ import attrs
 from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.hudi.apply import begin, request, run
 from lakemeta.hudi.commit import Clock, utc_now
+from lakemeta.hudi.inspect import HudiFacts, inspect
 from lakemeta.hudi.load import load_config
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.planning import Place, plan_clean
+from lakemeta.hudi.why import why
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
@@ -87,6 +89,25 @@ class HudiTable:
         """
         applying = begin(self.place, plan, executor or LocalExecutor(), clock, drop_metadata=drop_metadata_table)
         return run(applying)
+
+    def inspect(self, *, executor: Executor | None = None) -> HudiFacts:
+        """What the table is and how healthy it is; lists every partition once."""
+        return inspect(self.place, executor or LocalExecutor())
+
+    def why(
+        self,
+        file: str,
+        options: Mapping[str, str] | None = None,
+        *,
+        now: datetime | None = None,
+        executor: Executor | None = None,
+    ) -> str:
+        """One sentence on why a file stays or would be deleted by a clean with these options.
+
+        ``file`` is relative to the table root, a full path or a URL. Raises OptionError if there is no such file.
+        """
+        parsed = CleanOptions.parse(options or {})
+        return why(self.place, file, parsed, now or utc_now(), executor or LocalExecutor())
 
     def schedule_clean(self, plan: Plan, *, executor: Executor | None = None, clock: Clock = utc_now) -> str | None:
         """Only request the plan, for a Hudi writer or a later run to execute; its instant, or None for nothing."""

@@ -1,0 +1,5 @@
+"""``python -m lakemeta``: the command line."""
+
+from lakemeta.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""The command line; nothing else of lakemeta imports it."""

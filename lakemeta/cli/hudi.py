@@ -1,0 +1,117 @@
+"""Commands on Hudi tables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakemeta.cli.options import common_options, moment, pairs, planning_options
+from lakemeta.cli.output import remark, show_plan, show_report
+from lakemeta.errors import OptionError
+
+if TYPE_CHECKING:
+    from lakemeta.cli.options import Common
+    from lakemeta.hudi import HudiTable
+    from lakemeta.plan import Plan
+
+_PARTLY_DONE = 4
+
+
+@click.command("clean")
+@click.argument("table_url", metavar="TABLE")
+@click.option("--explain", is_flag=True, help="Also name every file that stays, and why.")
+@click.option("--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file.")
+@planning_options
+@common_options
+def plan_clean(
+    table_url: str, *, explain: bool, out: Path | None, settings: tuple[str, ...], now: str | None, common: Common
+) -> None:
+    """Plan a clean of a Hudi table: which old file versions would be deleted."""
+    _, plan = _plan(table_url, settings, now, common, explain=explain)
+    if out is not None:
+        save_plan(plan, out)
+        remark(f"plan saved to {out}", quiet=common.quiet)
+    show_plan(plan, common.output, explain=explain)
+
+
+@click.command()
+@click.argument("table_url", metavar="TABLE")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@click.option("--schedule-only", is_flag=True, help="Only write the requested clean, for a Hudi writer to execute.")
+@click.option("--drop-metadata-table", is_flag=True, help="Take the table off its metadata table first.")
+@planning_options
+@common_options
+def clean(
+    table_url: str,
+    *,
+    yes: bool,
+    dry_run: bool,
+    schedule_only: bool,
+    drop_metadata_table: bool,
+    settings: tuple[str, ...],
+    now: str | None,
+    common: Common,
+) -> None:
+    """Clean a Hudi table: plan, show the plan, ask, apply."""
+    table, plan = _plan(table_url, settings, now, common)
+    if dry_run:
+        show_plan(plan, common.output)
+        return
+    if common.output == "text" and not common.quiet:
+        show_plan(plan, "text")
+    if needs_apply(plan):
+        confirm(yes=yes)
+    apply_plan(table, plan, common, schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
+
+
+def apply_plan(table: HudiTable, plan: Plan, common: Common, *, schedule_only: bool, drop_metadata_table: bool) -> None:
+    """Apply or only request a plan, and print what was done; exit code 4 if a file could not be deleted."""
+    executor = common.executor("cleaning")
+    if schedule_only:
+        if drop_metadata_table:
+            raise OptionError("--schedule-only changes no file, so --drop-metadata-table cannot go with it; give one")
+        instant = table.schedule_clean(plan, executor=executor)
+        click.echo(f"requested clean {instant}" if instant else "Nothing to do.")
+        return
+    report = table.apply(plan, executor=executor, drop_metadata_table=drop_metadata_table)
+    show_report(report, common.output)
+    if not report.complete:
+        sys.exit(_PARTLY_DONE)
+
+
+def save_plan(plan: Plan, out: Path) -> None:
+    """Write the plan file; raises OptionError if it cannot be written."""
+    try:
+        out.write_text(plan.dumps(), encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"the plan cannot be written to {out}: {error.strerror}") from None
+
+
+def needs_apply(plan: Plan) -> bool:
+    """True if applying the plan changes the table."""
+    facts = plan.header.facts
+    return not plan.is_empty or bool(facts.get("empty_clean") or facts.get("pending_cleans"))
+
+
+def confirm(*, yes: bool) -> None:
+    """Ask on a terminal; without one, raise OptionError unless ``--yes`` was given."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise OptionError("nothing was changed: there is no terminal to ask on; give --yes to go ahead")
+    click.confirm("Go ahead?", abort=True, err=True)
+
+
+def _plan(
+    table_url: str, settings: tuple[str, ...], now: str | None, common: Common, *, explain: bool = False
+) -> tuple[HudiTable, Plan]:
+    from lakemeta.hudi import HudiTable
+
+    options, at = pairs(settings, "--set"), moment(now)
+    table = HudiTable.open(table_url, common.storage_options)
+    executor = common.executor("looking at partitions")
+    return table, table.plan_clean(options, now=at, executor=executor, explain=explain)

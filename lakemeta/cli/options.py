@@ -1,0 +1,115 @@
+"""Options that several commands share, and what is made of them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+import click
+
+from lakemeta.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lakemeta.executor import Executor
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@attrs.frozen
+class Common:
+    """The options that every command takes."""
+
+    executor_name: str
+    storage_options: dict[str, str]
+    output: str
+    quiet: bool
+
+    def executor(self, title: str) -> Executor:
+        """The executor asked for; it shows progress on stderr if that is a terminal."""
+        from lakemeta.cli.progress import ProgressExecutor
+
+        inner = make_executor(self.executor_name)
+        return inner if self.quiet or not sys.stderr.isatty() else ProgressExecutor(inner, title)
+
+
+def common_options(command: F) -> F:
+    """Add the options that every command takes, passed on as ``common``."""
+    options = [
+        click.option("--executor", "executor_name", default="local", show_default=True, help="local or spark."),
+        click.option("--storage-option", "storage", multiple=True, metavar="K=V", help="Passed to the storage."),
+        click.option(
+            "--output",
+            type=click.Choice(["text", "json", "jsonl"]),
+            default="text",
+            show_default=True,
+            help="Form of the result on stdout.",
+        ),
+        click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks on stderr."),
+        click.option("-v", "--verbose", is_flag=True, help="Log to stderr; show where an error came from."),
+    ]
+
+    def wrapped(
+        *args: Any, executor_name: str, storage: tuple[str, ...], output: str, quiet: bool, verbose: bool, **rest: Any
+    ) -> Any:
+        if verbose:
+            logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
+        common = Common(executor_name, pairs(storage, "--storage-option"), output, quiet)
+        return command(*args, common=common, **rest)
+
+    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+    if hasattr(command, "__click_params__"):
+        wrapped.__click_params__ = command.__click_params__  # type: ignore[attr-defined]
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]
+
+
+def planning_options(command: F) -> F:
+    """Add the options of every command that plans: ``--set`` and ``--now``."""
+    command = click.option("--now", metavar="ISO8601", help="Plan for this moment instead of the present.")(command)
+    return click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the format.")(
+        command
+    )
+
+
+def pairs(values: Iterable[str], flag: str) -> dict[str, str]:
+    """KEY=VALUE arguments as a dict; raises OptionError for one that is none."""
+    found: dict[str, str] = {}
+    for value in values:
+        key, separator, text = value.partition("=")
+        if not separator or not key:
+            raise OptionError(f"{flag} {value} is not KEY=VALUE")
+        if found.setdefault(key, text) != text:
+            raise OptionError(f"{flag} {key} is given twice with different values; give it once")
+    return found
+
+
+def moment(text: str | None) -> datetime | None:
+    """An ISO 8601 time, taken as UTC if it names no offset; raises OptionError for anything else."""
+    if text is None:
+        return None
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(f"--now {text} is no ISO 8601 time; write it as 2026-08-01T10:00:00Z") from None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def make_executor(name: str) -> Executor:
+    """The executor of this name: ``local``, or one that an installed package offers (``lakemeta.executors``)."""
+    if name == "local":
+        from lakemeta.executor import LocalExecutor
+
+        return LocalExecutor()
+    from importlib.metadata import entry_points
+
+    found = {entry.name: entry for entry in entry_points(group="lakemeta.executors")}
+    if name not in found:
+        raise OptionError(f"there is no executor {name}; known are {', '.join(['local', *sorted(found)])}")
+    executor: Executor = found[name].load()()
+    return executor

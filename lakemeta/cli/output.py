@@ -1,0 +1,146 @@
+"""Results on stdout, as text for a person or as JSON for a program."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lakemeta.plan import Delete, DeletePartition, Keep, operation_to_json
+from lakemeta.summary import count_of, human_bytes, summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakemeta.plan import Plan
+    from lakemeta.report import Report
+
+_ROWS: Final = 40
+_WIDE: Final = 10_000  # a pipe has no width: never cut a path
+
+
+def show_plan(plan: Plan, output: str, *, explain: bool = False) -> None:
+    """Print a plan: a summary (every file with ``explain``), one JSON object, or the plan file's lines."""
+    if output == "jsonl":
+        click.echo(plan.dumps(), nl=False)
+    elif output == "json":
+        operations = [operation_to_json(op) for op in plan.operations]
+        totals = {"files": plan.files, "bytes": plan.bytes}
+        _json({**plan.header.to_json(), "operations": operations, **totals})
+    else:
+        _plan_text(plan, explain=explain)
+
+
+def show_report(report: Report, output: str) -> None:
+    """Print a report: sentences, or one JSON object."""
+    if output == "text":
+        _report_text(report)
+    elif output == "json":
+        _json(report.to_json())
+    else:
+        click.echo(json.dumps(report.to_json(), ensure_ascii=False))
+
+
+def show_facts(title: str, facts: Mapping[str, Any], output: str) -> None:
+    """Print facts: a table of names and values, or one JSON object."""
+    if output == "json":
+        _json(facts)
+    elif output == "jsonl":
+        click.echo(json.dumps(facts, ensure_ascii=False))
+    else:
+        table(title, ("fact", "value"), [(name.replace("_", " "), _value(name, v)) for name, v in facts.items()])
+
+
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> None:
+    """Print a table; columns named in ``numbers`` are set to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for head in heads:
+        grid.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(cell.replace("[", r"\[") for cell in row))
+    # Without a terminal nothing tells the width; lines must not be folded for a program.
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    console.print(grid)
+
+
+def remark(text: str, *, quiet: bool) -> None:
+    """Print a remark on stderr, unless remarks are not wanted."""
+    if not quiet:
+        click.echo(text, err=True)
+
+
+def _plan_text(plan: Plan, *, explain: bool) -> None:
+    facts = plan.header.facts
+    click.echo(f"{plan.header.plan} of {plan.header.table} (format version {plan.header.table_format_version})")
+    for name in ("scope", "earliest_to_retain", "snapshot_id", "failed_writes", "pending_cleans"):
+        if facts.get(name):
+            reason = f" ({facts['scope_reason']})" if name == "scope" and facts.get("scope_reason") else ""
+            click.echo(f"  {name.replace('_', ' ')}: {_value(name, facts[name])}{reason}")
+    for note in facts.get("notes", ()):
+        click.echo(f"  note: {note}")
+    if plan.is_empty and not explain:
+        click.echo("Nothing to do.")
+        return
+    if explain:
+        _every_file(plan)
+    else:
+        _summary(plan)
+    folders = len(plan.dropped_partitions())
+    dropped = f" and {count_of(folders, 'directory').replace('directorys', 'directories')}" if folders else ""
+    click.echo(f"Total: {count_of(plan.files, 'file')}{dropped}, {human_bytes(plan.bytes)}")
+
+
+def _summary(plan: Plan) -> None:
+    rows = summarise(plan)
+    cells = [(r.partition or "(table)", r.action, r.reason, f"{r.files:,}", human_bytes(r.bytes)) for r in rows]
+    table("", ("partition", "action", "reason", "files", "bytes"), cells[:_ROWS], ("files", "bytes"))
+    if len(rows) > _ROWS:
+        click.echo(f"... and {len(rows) - _ROWS:,} more rows; --output jsonl shows every file")
+
+
+def _every_file(plan: Plan) -> None:
+    cells = [
+        (op.op.replace("_", " "), op.path, human_bytes(getattr(op, "size", 0)), op.reason, op.by or "")
+        for op in plan.operations
+        if isinstance(op, Delete | Keep | DeletePartition)
+    ]
+    table("", ("action", "path", "bytes", "reason", "by"), cells, ("bytes",))
+
+
+def _report_text(report: Report) -> None:
+    if report.committed is None and report.complete:
+        click.echo("Nothing to do.")
+    else:
+        click.echo(f"{report.plan} of {report.table}: committed {report.committed}")
+    if report.deleted_files or report.absent_files:
+        absent = f" ({report.absent_files:,} were gone already)" if report.absent_files else ""
+        freed = human_bytes(report.freed_bytes)
+        click.echo(f"  {count_of(report.deleted_files, 'file')} deleted{absent}, {freed} freed")
+    for name, value in report.result.items():
+        click.echo(f"  {name}: {_value(name, value)}")
+    for note in report.notes:
+        click.echo(f"  note: {note}")
+    for outcome in report.failed:
+        click.echo(f"  NOT deleted: {outcome.path}: {outcome.error}")
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {v}" for k, v in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    if "bytes" in name and isinstance(value, int):
+        return human_bytes(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}" if not name.endswith("_id") and "version" not in name else str(value)
+    return "none" if value is None else str(value)
+
+
+def _json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))

@@ -1,0 +1,39 @@
+"""Progress on stderr for long work: an executor that counts what passes through another."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from lakemeta.executor import Executor
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ProgressExecutor:
+    """Shows a bar for every run of ``map_batches`` over more than one batch; the work is the inner executor's."""
+
+    def __init__(self, inner: Executor, title: str) -> None:
+        """``title`` stands beside the bar."""
+        self.inner = inner
+        self.title = title
+
+    def map_batches(
+        self, fn: Callable[[Sequence[T]], Iterable[R]], items: Iterable[T], *, batch_size: int
+    ) -> Iterator[R]:
+        """Yield the inner executor's results, counting them."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        total = len(items) if isinstance(items, Sized) else None
+        results = self.inner.map_batches(fn, items, batch_size=batch_size)
+        if total is not None and total <= batch_size:
+            yield from results
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            yield from progress.track(results, total=total, description=self.title)

@@ -1,0 +1,98 @@
+"""Says in one sentence why one file of a table stays or would go (I/O: lists one partition)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lakemeta.errors import OptionError
+from lakemeta.hudi import clean
+from lakemeta.hudi.boundary import partitions_touched
+from lakemeta.hudi.decision import decide
+from lakemeta.hudi.filenames import is_partition_metadata, parse_base_file, parse_log_file
+from lakemeta.hudi.listing import list_partition, plan_partitions
+from lakemeta.hudi.load import InstantReader, load_state
+from lakemeta.hudi.planning import heartbeats, timezone
+from lakemeta.paths import relative, split_scheme
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from lakemeta.executor import Executor
+    from lakemeta.hudi.decision import Decision
+    from lakemeta.hudi.listing import FileRow
+    from lakemeta.hudi.load import TableState
+    from lakemeta.hudi.options import CleanOptions
+    from lakemeta.hudi.planning import Place
+
+_SENTENCES: Final = {
+    clean.SUPERSEDED: "would be deleted: it is superseded by the slice of {by}",
+    clean.REPLACED: "would be deleted: its file group was replaced by {by}",
+    clean.LATEST: "stays: it is in the latest slice of its file group",
+    clean.NEWEST_BEFORE: "stays: its slice is the newest before the earliest commit to retain, {by}",
+    clean.RETAINED: "stays: its commit {by} is retained",
+    clean.WITHIN_VERSIONS: "stays: its slice is among the newest versions to retain",
+    clean.SAVEPOINT: "stays: it is needed by savepoint {by}",
+    clean.COMPACTION: "stays: it is pinned by the pending compaction of its file group",
+    clean.REPLACED_RETAINED: "stays: its file group was replaced by {by}, which is retained",
+    clean.UNCOMMITTED: "stays: no completed commit {by} is on the timeline, so a clean leaves it alone",
+}
+
+
+def why(place: Place, file: str, options: CleanOptions, now: datetime, executor: Executor) -> str:
+    """One sentence on one file, named relative to the table root, by full path or by URL.
+
+    Raises:
+        OptionError: the file does not exist in the table, or is not a path in it.
+        CorruptMetadataError: the path lies outside the table.
+    """
+    path = _relative(place, file)
+    partition, _, name = path.rpartition("/")
+    if name not in {entry.name for entry in list_partition(place.storage, place.root, partition)}:
+        raise OptionError(f"{path} is not a file of {place.url}; give a path relative to the table root")
+    if is_partition_metadata(name):
+        return f"{path} stays: it marks its directory as a partition"
+    if path.startswith(".hoodie/") or (parse_base_file(name, 0) or parse_log_file(name, 0)) is None:
+        return f"{path} stays: it is no data file of the table, so a clean leaves it alone"
+    state = load_state(place.storage, place.root, executor)
+    decision = decide(state, options, heartbeats(place, options), now, timezone(state.config, options))
+    if decision.nothing is not None:
+        return f"{path} stays: nothing would be cleaned, because {decision.nothing}"
+    if partition not in _visited(place, state, decision, executor, partition):
+        return f"{path} stays: an incremental clean does not visit {partition or 'the table'} ({decision.scope.reason})"
+    return f"{path} {_verdict(place, decision, executor, partition, name)}"
+
+
+def _relative(place: Place, file: str) -> str:
+    if file.startswith("/") or split_scheme(file)[0]:
+        return relative(place.root, file)
+    return relative(place.root, f"{place.root}/{file}")
+
+
+def _visited(place: Place, state: TableState, decision: Decision, executor: Executor, partition: str) -> list[str]:
+    if decision.scope.commits is None:
+        return [partition]
+    reader = InstantReader(place.storage, f"{place.root}/{state.config.timeline_folder}", executor)
+    commits = reader.commits(decision.scope.commits)
+    return partitions_touched(commits, copy_on_write=state.config.table_type == "COPY_ON_WRITE")
+
+
+def _verdict(place: Place, decision: Decision, executor: Executor, partition: str, name: str) -> str:
+    rows = plan_partitions(place.storage, place.root, decision.context, executor, [partition], explain=True)
+    row = next(iter(rows))
+    found = next((file for file in row.files if file.name == name), None)
+    if row.drop:
+        return "would be deleted: no file group of its partition is live, so the directory is dropped"
+    if found is None:
+        return _unjudged(decision, name)
+    return _sentence(found)
+
+
+def _unjudged(decision: Decision, name: str) -> str:
+    file = parse_base_file(name, 0) or parse_log_file(name, 0)
+    if file is not None and file.instant in decision.rolled_back:
+        return f"would be deleted: its write {file.instant} failed and is rolled back"
+    return "stays: another base file of its slice has the same instant, and only that one is looked at"
+
+
+def _sentence(row: FileRow) -> str:
+    return _SENTENCES[row.reason].format(by=row.by)
