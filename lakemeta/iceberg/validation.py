@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import CommitConflictError
+from lakemeta.iceberg.deletes import DeleteFileIndex, referenced_data_file
+from lakemeta.iceberg.manifest import FileContent
 
 if TYPE_CHECKING:
-    from lakemeta.iceberg.manifest import ManifestEntry
+    from lakemeta.iceberg.manifest import DataFile, ManifestEntry
     from lakemeta.iceberg.metadata import Snapshot, TableMetadata
     from lakemeta.iceberg.snapshot_update import Manifests, SnapshotUpdate
 
@@ -66,9 +68,29 @@ def check_no_new_deletes(update: SnapshotUpdate, metadata: TableMetadata, head: 
     if metadata.format_version < 2 or not update.removed:
         return
     entries = new_delete_entries(metadata, update.starting_snapshot_id, head, manifests)
-    if not entries:
-        return
-    raise NotImplementedError
+    replaced = {file.file_path for file in update.removed}
+    unscoped: list[ManifestEntry] = []
+    for entry in entries:
+        scope = referenced_data_file(entry.data_file)
+        if scope in replaced:
+            raise _new_delete(update, scope)
+        if scope is None:
+            unscoped.append(entry)
+    index = DeleteFileIndex(metadata, unscoped)
+    since = _starting_sequence(metadata, update.starting_snapshot_id)
+    for file in update.removed:
+        if any(_matters(delete, update) for delete in index.for_file(since, file)):
+            raise _new_delete(update, file.file_path)
+
+
+def _matters(delete: DataFile, update: SnapshotUpdate) -> bool:
+    """False for equality deletes if the new files are no younger than the old: they apply to both."""
+    return update.data_sequence_number is None or delete.content == FileContent.POSITION_DELETES
+
+
+def _new_delete(update: SnapshotUpdate, path: str | None) -> CommitConflictError:
+    kind = "delete" if update.data_sequence_number is None else "position delete"
+    return CommitConflictError(f"Cannot commit, found new {kind} for replaced data file: {path}; plan again")
 
 
 def _starting_sequence(metadata: TableMetadata, starting: int | None) -> int:
