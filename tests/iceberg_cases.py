@@ -17,12 +17,14 @@ import re
 import struct
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import fastavro
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 DATA = Path(__file__).parent / "golden" / "data" / "iceberg"
 CASES = tuple(sorted(p.name.removesuffix(".tar.xz") for p in DATA.glob("*.tar.xz")))
@@ -174,9 +176,7 @@ def _parquet(data: bytes, moved: Callable[[Any], Any]) -> bytes:
     rows, out = pq.read_table(io.BytesIO(data)), io.BytesIO()
     at = rows.schema.get_field_index("file_path")
     paths = pa.array([moved(path) for path in rows.column(at).to_pylist()])
-    pq.write_table(
-        rows.set_column(at, rows.schema.field(at), paths), out, compression="zstd", store_schema=False
-    )
+    pq.write_table(rows.set_column(at, rows.schema.field(at), paths), out, compression="zstd", store_schema=False)
     return out.getvalue()
 
 

@@ -1,0 +1,99 @@
+"""Planning which files of a snapshot a job reads, with the deletes that apply to each. Reading is the caller's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from lakemeta.errors import CorruptMetadataError
+from lakemeta.iceberg.deletes import DeleteFileIndex
+from lakemeta.iceberg.evaluators import file_may_match, manifest_may_match, partition_filter, project
+from lakemeta.iceberg.expressions import TRUE, Expression, field_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from lakemeta.iceberg.metadata import TableMetadata
+    from lakemeta.iceberg.types import Value
+
+
+@attrs.frozen(slots=True, hash=False)
+class FileScanTask:
+    """One live data file, its data sequence number, and the delete files that apply to it."""
+
+    data_file: DataFile
+    sequence_number: int
+    deletes: tuple[DataFile, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Size of the data file in bytes."""
+        return self.data_file.file_size_in_bytes
+
+
+class ReadManifest(Protocol):
+    """Gives the entries of a manifest in order, with what they inherit."""
+
+    def __call__(self, manifest: ManifestFile, metrics: frozenset[int] | None) -> Iterable[ManifestEntry]:
+        """``metrics`` names the columns whose metrics are needed, None all; entries may carry more."""
+        ...
+
+
+def plan_files(
+    metadata: TableMetadata,
+    manifests: Iterable[ManifestFile],
+    read: ReadManifest,
+    where: Expression = TRUE,
+) -> Iterator[FileScanTask]:
+    """The live data files of a snapshot that may hold rows matching ``where``, in manifest-list order.
+
+    ``manifests`` is the snapshot's manifest list. Delete manifests are read first, then data manifests one by
+    one, so that memory holds one manifest and all delete files.
+    """
+    listed = [m for m in manifests if m.may_have_live_files]
+    filters = _PartitionFilters(metadata, where)
+    matching = [m for m in listed if filters.may_match(m)]
+    deletes = (e for m in matching if m.is_deletes for e in read(m, None) if e.is_live)
+    index = DeleteFileIndex(metadata, deletes)
+    metrics = field_ids(where) | index.equality_ids
+    for manifest in matching:
+        if not manifest.is_deletes:
+            holds = filters.test(manifest.partition_spec_id)
+            for entry in read(manifest, metrics):
+                if entry.is_live and holds(entry.data_file.partition) and _may_match(where, entry.data_file):
+                    yield _task(entry, index)
+
+
+class _PartitionFilters:
+    """A row filter projected on each partition spec, once."""
+
+    def __init__(self, metadata: TableMetadata, where: Expression) -> None:
+        self.metadata, self.where = metadata, where
+        self.projected: dict[int, Expression] = {}
+
+    def may_match(self, manifest: ManifestFile) -> bool:
+        """False if the manifest's partition summaries rule out every file."""
+        spec_id = manifest.partition_spec_id
+        spec = self.metadata.specs_by_id.get(spec_id)
+        if spec is None:
+            raise CorruptMetadataError(f"{manifest.manifest_path} is of spec {spec_id}, which the table does not have")
+        if spec_id not in self.projected:
+            self.projected[spec_id] = project(self.where, spec, self.metadata.schema)
+        return manifest_may_match(self.projected[spec_id], spec, manifest.partitions)
+
+    def test(self, spec_id: int) -> Callable[[tuple[Value, ...]], bool]:
+        """A test of the partitions of one spec."""
+        return partition_filter(self.projected[spec_id], self.metadata.specs_by_id[spec_id])
+
+
+def _may_match(where: Expression, file: DataFile) -> bool:
+    return where == TRUE or file_may_match(where, file)
+
+
+def _task(entry: ManifestEntry, index: DeleteFileIndex) -> FileScanTask:
+    sequence = entry.sequence_number
+    if sequence is None:
+        raise CorruptMetadataError(f"{entry.data_file.file_path} has no data sequence number in its manifest")
+    return FileScanTask(entry.data_file, sequence, index.for_file(sequence, entry.data_file))
