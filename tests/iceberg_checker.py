@@ -6,7 +6,7 @@ lines like the recorded ``rows_before.jsonl``: keys sorted, timestamps in UTC, b
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import gzip
 import io
 import json
@@ -215,9 +215,9 @@ def _project(value: Any, kind: Any, default: Any = None) -> Any:
 
 
 def _scalar(value: Any, kind: str) -> Any:
-    if isinstance(value, datetime.datetime):
-        return (value.astimezone(datetime.UTC) if value.tzinfo else value).replace(tzinfo=None).isoformat()
-    if isinstance(value, datetime.date | datetime.time):
+    if isinstance(value, dt.datetime):
+        return (value.astimezone(dt.UTC) if value.tzinfo else value).replace(tzinfo=None).isoformat()
+    if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, bytes):
         return "0x" + value.hex()

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +27,11 @@ from lakemeta.iceberg.spec import PartitionField, PartitionSpec, SortOrder
 from lakemeta.iceberg.stored_manifests import StoredManifests
 from lakemeta.iceberg.transforms import Transform
 from lakemeta.iceberg.types import DOUBLE, LONG, STRING, NestedField
-from lakemeta.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakemeta.storage import Storage
 
 Row = tuple[int, str, float]
 

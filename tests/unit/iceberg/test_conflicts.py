@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -15,6 +15,9 @@ from lakemeta.iceberg.metadata import SnapshotRef
 from lakemeta.iceberg.metadata_update import add_snapshot
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
 from lakemeta.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Planned:
