@@ -154,6 +154,7 @@ def write_data(schema: Schema, values: Sequence[Any]) -> list[bytes]:
     return [write_datum(text, value) for value in values]
 
 
+@lru_cache(maxsize=4096)
 def encode_long(value: int) -> bytes:
     """One Avro long (or int): zigzag, seven bits a byte."""
     zigzag = (value << 1) ^ (value >> 63)

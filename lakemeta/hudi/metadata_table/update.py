@@ -37,12 +37,16 @@ if TYPE_CHECKING:
 FILES_GROUP: Final = "files-0000-0"
 
 
+def _names(files: Iterable[str]) -> tuple[str, ...]:
+    return tuple(files)
+
+
 @attrs.frozen(slots=True)
 class CleanedPartition:
     """What a clean took out of one partition: file names, and whether the partition itself is gone."""
 
     path: str
-    files: tuple[str, ...] = attrs.field(converter=tuple)
+    files: tuple[str, ...] = attrs.field(converter=_names)
     dropped: bool = False
 
 

@@ -1,0 +1,108 @@
+"""Recorded tables with a metadata table: unpacks them and cleans them the way a clean does.
+
+A case is a directory with ``before/.hoodie`` (the table just before real Hudi cleaned it), ``added`` (what real Hudi
+added to it) and ``case.json``: the clean's instant and plan, the sizes of the data files before and after, and the
+content of the metadata table before and after as real Hudi reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from lakemeta.hudi.load import load_config, load_timeline
+from lakemeta.hudi.metadata_table.table import MetadataTable
+from lakemeta.hudi.metadata_table.update import CleanedPartition
+from lakemeta.storage import LocalStorage, Storage
+
+DATA = Path(__file__).parent / "golden" / "data" / "hudi_mdt"
+CASES = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz"))
+NOW_MS = 1_800_000_000_000
+
+
+@attrs.frozen
+class MdtCase:
+    """One unpacked case: its directory, the data table's root and what ``case.json`` says."""
+
+    directory: Path
+    facts: dict[str, Any]
+
+    @property
+    def root(self) -> str:
+        return str(self.directory / "before")
+
+    @property
+    def instant(self) -> str:
+        return str(self.facts["instant"])
+
+    @property
+    def version(self) -> int:
+        return load_config(LocalStorage(), self.root).version
+
+    def open(self, storage: Storage | None = None) -> MetadataTable:
+        storage = storage or LocalStorage()
+        config = load_config(storage, self.root)
+        return MetadataTable.open(storage, self.root, config, load_timeline(storage, self.root, config))
+
+    def add_what_hudi_added(self) -> None:
+        shutil.copytree(self.directory / "added" / ".hoodie", Path(self.root) / ".hoodie", dirs_exist_ok=True)
+
+    def cleaned(self) -> list[CleanedPartition]:
+        dropped = self.facts["dropped"]
+        files = self.facts["cleaned"]
+        return [CleanedPartition(p, files.get(p, ()), p in dropped) for p in sorted({*files, *dropped})]
+
+    @property
+    def timeline_directory(self) -> Path:
+        return Path(self.root) / ".hoodie" / ("timeline" if self.version >= 8 else "")
+
+    def request(self) -> None:
+        """Put the clean's requested and inflight files where a clean has them while it works."""
+        for name in ("clean.requested", "clean.inflight"):
+            (self.timeline_directory / f"{self.instant}.{name}").write_bytes(b"plan")
+
+    def complete(self) -> None:
+        """Complete the clean on the data table."""
+        completion = self.facts["completion"]
+        done = f"{self.instant}_{int(completion) + 1}.clean" if completion else f"{self.instant}.clean"
+        (self.timeline_directory / done).write_bytes(b"done")
+
+    def clean(self, storage: Storage | None = None) -> None:
+        """Tell the metadata table of the clean."""
+        table = self.open(storage)
+        prepared = table.prepare_clean(self.instant, self.cleaned(), NOW_MS)
+        table.commit_clean(prepared, self.facts["completion"])
+
+
+def unpack_case(name: str, into: Path) -> MdtCase:
+    """Unpack a recorded case below a directory."""
+    with tarfile.open(DATA / f"{name}.tar.xz") as archive:
+        archive.extractall(into, filter="data")
+    directory = into / name
+    return MdtCase(directory, json.loads((directory / "case.json").read_text()))
+
+
+def content(table: MetadataTable) -> dict[str, Any]:
+    """The content of a metadata table in the form of the recordings."""
+    found: dict[str, Any] = {"column_stats": [], "partition_stats": [], "record_index": 0, "other": {}}
+    for partition in table.partitions:
+        records = table.records(partition)
+        if partition == "files":
+            found["files"] = {k: _only(r, "type", "filesystemMetadata") for k, r in records.items()}
+        elif partition in ("column_stats", "partition_stats"):
+            stats = (record["ColumnStatsMetadata"] for record in records.values())
+            found[partition] = sorted([s["fileName"], s["columnName"], s["isDeleted"]] for s in stats)
+        elif partition == "record_index":
+            found[partition] = len(records)
+        else:
+            found["other"][partition] = records
+    return found
+
+
+def _only(record: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: record[name] for name in names}
