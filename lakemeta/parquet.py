@@ -175,10 +175,13 @@ class ParquetWriter:
         self._chunks: list[list[ColumnStats]] = [[] for _ in self._leaves]
         self._sink.write(MAGIC)
         self.bytes_written = len(MAGIC)
-        self.rows = 0
+        self.rows = self.rows_encoded = 0
 
     def write(self, table: pa.Table) -> None:
-        """Append one row group; ``bytes_written`` counts those before the one that is being encoded."""
+        """Append one row group.
+
+        ``bytes_written`` and ``rows_encoded`` leave out the row group that is being encoded.
+        """
         if table.num_rows:
             self.rows += table.num_rows
             self._pending.append((table.num_rows, [self._submit(bundle) for bundle in _bundles(table)]))
@@ -226,6 +229,7 @@ class ParquetWriter:
             total += piece.row_group[_GROUP_BYTES][1]
             nans.update(piece.nans)
             bounds.update(piece.bounds)
+        self.rows_encoded += rows
         columns = [chunk for name in self._schema.names for chunk in chunks[name]]
         self._groups.append(self._row_group(columns, rows, start, total))
         for i, chunk in enumerate(columns):

@@ -1,0 +1,187 @@
+"""Writes the new data files of one group of a rewrite: rolls over, names, places and measures them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyarrow as pa
+
+from lakemeta.iceberg.arrow import parquet_schema
+from lakemeta.iceberg.manifest import DataFile, FileContent
+from lakemeta.iceberg.metrics import MetricsModes, file_metrics
+from lakemeta.iceberg.schema import schema_to_json
+from lakemeta.iceberg.write_settings import data_location, file_name, parquet_options, row_group_bytes
+from lakemeta.parquet import ParquetWriter, WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import ThreadPoolExecutor
+    from typing import BinaryIO
+
+    from lakemeta.iceberg.schema import Schema
+    from lakemeta.iceberg.spec import PartitionSpec
+    from lakemeta.iceberg.types import Value
+
+_LEAST_ROWS: Final = 100  # in a row group that is not a file's last; what Iceberg's writer looks at first
+
+
+@attrs.frozen
+class FileLimits:
+    """When a file ends: at ``rows`` rows, or when it would be larger than ``bytes``.
+
+    ``bytes_per_row`` is a first guess at encoded bytes a row. ``row_group_memory`` is the greatest size, in
+    memory, of a row group.
+    """
+
+    rows: int
+    bytes: int
+    bytes_per_row: float
+    row_group_memory: int
+
+
+@attrs.frozen
+class FileFactory:
+    """Everything that files of one group have in common."""
+
+    location: str
+    properties: Mapping[str, str]
+    schema: Schema
+    spec: PartitionSpec
+    modes: MetricsModes
+    sort_order_id: int
+    name_of: Callable[[int], str]
+    options: WriteOptions
+    row_group_bytes: int
+
+    @classmethod
+    def make(
+        cls,
+        location: str,
+        properties: Mapping[str, str],
+        schema: Schema,
+        spec: PartitionSpec,
+        modes: MetricsModes,
+        sort_order_id: int,
+        uuid: str,
+        group: int,
+        attempt: int,
+    ) -> FileFactory:
+        """``schema`` is that of the files, with row lineage if they have it."""
+        footer = {"iceberg.schema": json.dumps(schema_to_json(schema), separators=(",", ":"))}
+        return cls(
+            location=location,
+            properties=properties,
+            schema=schema,
+            spec=spec,
+            modes=modes,
+            sort_order_id=sort_order_id,
+            name_of=lambda count: file_name(group, attempt, uuid, count),
+            options=parquet_options(properties, footer),
+            row_group_bytes=row_group_bytes(properties),
+        )
+
+    def path(self, partition: tuple[Value, ...], count: int) -> str:
+        """The location of the ``count``-th file, which has rows of ``partition``."""
+        directory = self.spec.path(self.schema, partition) if self.spec.fields else ""
+        return data_location(self.location, self.properties, directory, self.name_of(count))
+
+
+class GroupWriter:
+    """Writes tables of rows, partition after partition, into files."""
+
+    def __init__(
+        self,
+        factory: FileFactory,
+        limits: FileLimits,
+        open_output: Callable[[str], BinaryIO],
+        pool: ThreadPoolExecutor | None,
+    ) -> None:
+        """``open_output`` opens a location for writing; ``pool`` encodes."""
+        self._factory = factory
+        self._limits = limits
+        self._open_output = open_output
+        self._pool = pool
+        self._schema = parquet_schema(factory.schema.fields)
+        self._bytes_per_row = limits.bytes_per_row
+        self._partition: tuple[Value, ...] = ()
+        self._held: list[pa.Table] = []
+        self._held_rows = self._held_bytes = 0
+        self._sink: BinaryIO | None = None
+        self._writer: ParquetWriter | None = None
+        self.paths: list[str] = []
+        self.files: list[DataFile] = []
+
+    def write(self, partition: tuple[Value, ...], table: pa.Table) -> None:
+        """Append rows of one partition; rows of another partition end its files for good."""
+        if partition != self._partition:
+            self._end_file()
+            self._partition = partition
+        while table.num_rows:
+            part = table.slice(0, max(1, self._room() - self._held_rows))
+            self._held.append(part)
+            self._held_rows += part.num_rows
+            self._held_bytes += part.nbytes
+            if self._held_rows >= self._room() or self._held_bytes >= self._limits.row_group_memory:
+                self._end_row_group()
+            table = table.slice(part.num_rows)
+
+    def close(self) -> list[DataFile]:
+        """End the last file; returns all of them."""
+        self._end_file()
+        return self.files
+
+    def abandon(self) -> None:
+        """Stop after a failure; what is open is closed as it is, and ``paths`` says what to delete."""
+        if self._writer is not None:
+            self._writer.abandon()
+        if self._sink is not None:
+            self._sink.close()
+
+    def _room(self) -> int:
+        """How many rows the current row group may have."""
+        written = self._writer.rows if self._writer else 0
+        of_bytes = int(self._limits.bytes / self._bytes_per_row) - written
+        of_group = max(_LEAST_ROWS, int(self._factory.row_group_bytes / self._bytes_per_row))
+        return max(1, min(of_group, self._limits.rows - written, max(_LEAST_ROWS, of_bytes)))
+
+    def _end_row_group(self) -> None:
+        if not self._held_rows:
+            return
+        writer = self._writer or self._start_file()
+        writer.write(pa.concat_tables(self._held))
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+        if writer.rows_encoded:
+            self._bytes_per_row = max(0.01, writer.bytes_written / writer.rows_encoded)
+        if writer.rows >= self._limits.rows or writer.rows * self._bytes_per_row >= self._limits.bytes:
+            self._end_file()
+
+    def _start_file(self) -> ParquetWriter:
+        path = self._factory.path(self._partition, len(self.paths) + 1)
+        self.paths.append(path)
+        self._sink = self._open_output(path)
+        self._writer = ParquetWriter(self._sink, self._schema, self._factory.options, self._pool)
+        return self._writer
+
+    def _end_file(self) -> None:
+        self._end_row_group()
+        if self._writer is None or self._sink is None:
+            return
+        stats = self._writer.close()
+        self._sink.close()
+        self._writer = self._sink = None
+        self.files.append(
+            DataFile(
+                content=FileContent.DATA,
+                file_path=self.paths[-1],
+                file_format="PARQUET",
+                spec_id=self._factory.spec.spec_id,
+                partition=self._partition,
+                record_count=stats.rows,
+                file_size_in_bytes=stats.size,
+                split_offsets=stats.split_offsets,
+                sort_order_id=self._factory.sort_order_id,
+                **file_metrics(stats, self._factory.schema, self._factory.modes),
+            )
+        )

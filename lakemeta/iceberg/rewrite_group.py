@@ -1,0 +1,274 @@
+"""Rewrites one group of data files: the unit of work of rewrite_data_files, on this machine or on a worker.
+
+Rows of the inputs, without the deleted ones, become rows of new files of the current schema and the wanted
+partition spec (engine: SparkBinPackFileRewriteRunner and its siblings). Nothing is committed here.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemeta.errors import CorruptMetadataError
+from lakemeta.executor import LocalExecutor
+from lakemeta.external_sort import sort_batches
+from lakemeta.iceberg.arrow import arrow_schema
+from lakemeta.iceberg.datafile_reader import open_data_file
+from lakemeta.iceberg.delete_filter import key_columns
+from lakemeta.iceberg.group_deletes import DeleteStore, EqualityDeleteCache, deleted_rows
+from lakemeta.iceberg.group_writer import FileFactory, FileLimits, GroupWriter
+from lakemeta.iceberg.locations import store_path
+from lakemeta.iceberg.metrics import metrics_modes
+from lakemeta.iceberg.projection import LINEAGE, Lineage, projection
+from lakemeta.iceberg.row_order import RowOrder, sort_columns
+from lakemeta.iceberg.schema import Schema, name_mapping_from_json
+from lakemeta.iceberg.transform_arrays import python_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import BinaryIO
+
+    from lakemeta.external_sort import SortKey
+    from lakemeta.iceberg.manifest import DataFile
+    from lakemeta.iceberg.metadata import TableMetadata
+    from lakemeta.iceberg.rewrite import RewriteGroup
+    from lakemeta.iceberg.scan import FileScanTask
+    from lakemeta.iceberg.spec import PartitionSpec
+    from lakemeta.iceberg.types import NestedField, Value
+    from lakemeta.storage.contract import Storage
+
+MEMORY: Final = 512 * 1024 * 1024
+_READ_WHOLE: Final = 16 * 1024 * 1024  # a file up to this size is fetched in one request, ahead of its turn
+_FETCHERS: Final = 2
+
+
+@attrs.frozen(hash=False)
+class RewriteJob:
+    """What all groups of a rewrite have in common; picklable. Snapshots and logs of ``metadata`` are not needed.
+
+    ``uuid`` names the rewrite's files. ``order`` sorts the rows of each group (None leaves them as they come),
+    and ``sort_order_id`` is what the new files say about it. ``memory`` is about the bytes of rows held at a
+    time. ``threads`` encode; 1 does it on the calling thread.
+    """
+
+    storage: Storage
+    metadata: TableMetadata
+    uuid: str
+    order: RowOrder | None = None
+    sort_order_id: int = 0
+    memory: int = MEMORY
+    threads: int = 2
+    spill_directory: str | None = None
+
+
+@attrs.frozen(hash=False)
+class RewrittenGroup:
+    """The new files of a group, and what became of its rows."""
+
+    group: int
+    files: tuple[DataFile, ...]
+    rows_read: int
+    rows_deleted: int
+
+
+def rewrite_group(job: RewriteJob, group: RewriteGroup, attempt: int = 0) -> RewrittenGroup:
+    """Write the new files of one group.
+
+    File names are unique for (uuid, group, attempt), so attempts that run at the same time never meet. If
+    anything goes wrong the files of this attempt are deleted before the error is raised. Raises
+    CorruptMetadataError if an input is not what the metadata says, UnsupportedFeatureError for what cannot be
+    written; a lost file is StorageError.
+    """
+    return _Rewrite(job, group, attempt).run()
+
+
+class _Rewrite:
+    """One attempt at one group."""
+
+    def __init__(self, job: RewriteJob, group: RewriteGroup, attempt: int) -> None:
+        self.job, self.group = job, group
+        self.metadata = job.metadata
+        self.spec = job.metadata.specs_by_id[group.spec_id]
+        self.has_lineage = job.metadata.format_version >= 3
+        lineage = LINEAGE if self.has_lineage else ()
+        self.schema = attrs.evolve(job.metadata.schema, fields=(*job.metadata.schema.fields, *lineage))
+        mapping = job.metadata.properties.get("schema.name-mapping.default")
+        self.name_mapping = None if mapping is None else name_mapping_from_json(mapping)
+        store = DeleteStore(self._open_input, self._read_range)
+        self.positions = deleted_rows(group.tasks, store)
+        self.equality = EqualityDeleteCache(group.tasks, job.metadata, store, job.memory // 2)
+        self.read_schema = _with_dropped(self.schema, self.equality.fields)
+        self.factory = FileFactory.make(
+            job.metadata.location,
+            job.metadata.properties,
+            self.schema,
+            self.spec,
+            metrics_modes(job.metadata.properties, job.metadata.schema, job.metadata.sort_order),
+            job.sort_order_id,
+            job.uuid,
+            group.group,
+            attempt,
+        )
+        self.rows_read = self.rows_written = 0
+
+    def run(self) -> RewrittenGroup:
+        with ExitStack() as stack:
+            pool = None
+            if self.job.threads > 1:
+                pool = stack.enter_context(ThreadPoolExecutor(self.job.threads, "lakemeta-encode"))
+            writer = GroupWriter(self.factory, self._limits(), self._open_output, pool)
+            try:
+                for partition, table in self._clustered(self._rows()):
+                    self.rows_written += table.num_rows
+                    writer.write(partition, table)
+                files = writer.close()
+            except BaseException:
+                writer.abandon()
+                self.job.storage.delete_many([self._path(path) for path in writer.paths])
+                raise
+        return RewrittenGroup(self.group.group, tuple(files), self.rows_read, self.rows_read - self.rows_written)
+
+    def _limits(self) -> FileLimits:
+        files = [task.data_file for task in self.group.tasks]
+        rows = sum(f.record_count for f in files) - sum(d.count for d in self.positions.values())
+        return FileLimits(
+            rows=max(1, math.ceil(rows / self.group.expected_outputs)),
+            bytes=self.group.max_output_size,
+            bytes_per_row=max(0.01, self.group.bytes / max(1, sum(f.record_count for f in files))),
+            row_group_memory=self.job.memory // 4,
+        )
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        """The live rows of all inputs, in terms of the output schema."""
+        fetch = partial(_fetch, self.job.storage)
+        for task, data in LocalExecutor(_FETCHERS).map_batches(fetch, self.group.tasks, batch_size=1):
+            with ExitStack() as stack:
+                if data is None:
+                    stream = stack.enter_context(self._open_input(task.data_file.file_path))
+                yield from self._rows_of(task, stream if data is None else data)
+
+    def _rows_of(self, task: FileScanTask, source: BinaryIO | bytes) -> Iterator[pa.RecordBatch]:
+        file = task.data_file
+        opened = open_data_file(file.file_format, source, file.file_path)
+        plan = projection(
+            opened.schema,
+            self.read_schema.fields,
+            where=file.file_path,
+            constants=_identity_values(self.metadata.specs_by_id.get(file.spec_id), file.partition),
+            name_mapping=self.name_mapping,
+        )
+        lineage = Lineage(file.first_row_id, task.sequence_number) if self.has_lineage else None
+        position = 0
+        for raw in opened.read(plan.columns):
+            batch = self._without_deleted(plan.apply(raw, position, lineage), position, task)
+            position += raw.num_rows
+            if batch.num_rows:
+                yield batch
+        self.rows_read += position
+        if position != file.record_count:
+            raise CorruptMetadataError(
+                f"{file.file_path} has {position} rows and its manifest entry says {file.record_count}"
+            )
+
+    def _without_deleted(self, batch: pa.RecordBatch, position: int, task: FileScanTask) -> pa.RecordBatch:
+        rows = self.positions.get(task.data_file.file_path)
+        keep = rows.keep(position, batch.num_rows) if rows else None
+        for deletes in self.equality.of(task):
+            columns = key_columns(batch, self.read_schema, deletes.field_ids)
+            kept = deletes.keep(columns)
+            keep = kept if keep is None else pc.and_(keep, kept)
+        if keep is not None:
+            batch = batch.filter(keep)
+        return batch.select(range(len(self.schema.fields)))
+
+    def _clustered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[Value, ...], pa.Table]]:
+        """Rows in the order in which they are written, with the partition they belong to."""
+        partition = self._only_partition()
+        spec = self.spec if partition is None else None
+        if spec is None and self.job.order is None:
+            assert partition is not None
+            yield from ((partition, pa.Table.from_batches([batch])) for batch in batches)
+            return
+        keyed, keys = _keyed(batches, self.schema, self.job.order, spec)
+        for table in sort_batches(keyed, keys, budget=self.job.memory, directory=self.job.spill_directory):
+            rows = table.select(range(len(self.schema.fields)))
+            if partition is not None:
+                yield partition, rows
+            else:
+                yield from _by_partition(table, rows, keys[: len(self.spec.fields)], self.spec, self.schema)
+
+    def _only_partition(self) -> tuple[Value, ...] | None:
+        """The partition of all rows if it is known without looking at them."""
+        if not self.spec.fields:
+            return ()
+        files = [task.data_file for task in self.group.tasks]
+        partitions = {file.partition for file in files}
+        same_spec = all(file.spec_id == self.spec.spec_id for file in files)
+        return partitions.pop() if same_spec and len(partitions) == 1 else None
+
+    def _path(self, location: str) -> str:
+        return store_path(self.job.storage.scheme, location)
+
+    def _open_input(self, location: str) -> BinaryIO:
+        return self.job.storage.open_input(self._path(location))
+
+    def _open_output(self, location: str) -> BinaryIO:
+        return self.job.storage.open_output(self._path(location))
+
+    def _read_range(self, location: str, start: int, length: int) -> bytes:
+        return self.job.storage.read_range(self._path(location), start, length)
+
+
+def _fetch(storage: Storage, tasks: Sequence[FileScanTask]) -> Iterable[tuple[FileScanTask, bytes | None]]:
+    """Small files whole, so that they come while earlier ones are worked on; large ones are streamed later."""
+    for task in tasks:
+        small = task.length <= _READ_WHOLE
+        yield task, storage.read(store_path(storage.scheme, task.data_file.file_path)) if small else None
+
+
+def _with_dropped(schema: Schema, keys: dict[int, NestedField]) -> Schema:
+    """The schema and, behind its columns, columns that only equality deletes still need."""
+    dropped = [attrs.evolve(field, name=f"\0dropped {i}") for i, field in keys.items() if schema.field(i) is None]
+    return attrs.evolve(schema, fields=(*schema.fields, *dropped))
+
+
+def _identity_values(spec: PartitionSpec | None, partition: tuple[Value, ...]) -> dict[int, Value]:
+    if spec is None:
+        return {}
+    pairs = zip(spec.fields, partition, strict=True)
+    return {field.source_id: value for field, value in pairs if field.transform.name == "identity"}
+
+
+def _keyed(
+    batches: Iterator[pa.RecordBatch], schema: Schema, order: RowOrder | None, spec: PartitionSpec | None
+) -> tuple[Iterator[pa.RecordBatch], list[SortKey]]:
+    empty = pa.RecordBatch.from_pylist([], schema=arrow_schema(schema.fields))
+    _, keys = sort_columns(empty, schema, order, spec)
+    return (sort_columns(batch, schema, order, spec)[0] for batch in batches), keys
+
+
+def _by_partition(
+    table: pa.Table, rows: pa.Table, keys: Sequence[SortKey], spec: PartitionSpec, schema: Schema
+) -> Iterator[tuple[tuple[Value, ...], pa.Table]]:
+    """Cut a table that is sorted by partition where the partition changes."""
+    columns = [table.column(key.column).combine_chunks() for key in keys]
+    ends = sorted({int(end) for column in columns for end in _run_ends(column)})
+    start = 0
+    for end in ends:
+        first = [column.slice(start, 1) for column in columns]
+        kinds = spec.types(schema)
+        partition = tuple(python_values(c, kind)[0] for c, kind in zip(first, kinds, strict=True))
+        yield partition, rows.slice(start, end - start)
+        start = end
+
+
+def _run_ends(column: pa.Array) -> list[int]:
+    ends: list[int] = pc.run_end_encode(column).run_ends.to_pylist()
+    return ends
