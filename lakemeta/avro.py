@@ -64,20 +64,19 @@ def read_container(data: bytes, where: str, *, tagged: bool = False) -> tuple[di
     """
     header = _read_header(data, where)
     records: list[Any] = []
-    position = header.end
-    while position < len(data):
-        try:
-            count, position = _read_long(data, position)
-            size, position = _read_long(data, position)
-        except IndexError as error:
-            raise _corrupt(where, position, "the file ends within a block header") from error
-        end = position + size
-        if size < 0 or data[end : end + SYNC_SIZE] != header.sync_marker:
-            raise _corrupt(where, position, "a block of records is damaged or cut off")
-        block = _unpack(data[position:end], header, where, position)
+    for count, block, position in _blocks(data, header, where):
         records += _decode_block(header.schema_text, block, count, where, position, tagged)
-        position = end + SYNC_SIZE
     return json.loads(header.schema_text), records
+
+
+def read_blocks(data: bytes, where: str) -> tuple[dict[str, Any], Iterator[tuple[int, bytes]]]:
+    """The writer schema of a container, and the number of records and raw bytes of each block, unpacked.
+
+    For readers that know which parts of a record they can step over; raises as ``read_container`` does.
+    """
+    header = _read_header(data, where)
+    blocks = ((count, block) for count, block, _ in _blocks(data, header, where))
+    return json.loads(header.schema_text), blocks
 
 
 def container_metadata(data: bytes, where: str) -> dict[str, bytes]:
@@ -197,6 +196,21 @@ def _read_header(data: bytes, where: str) -> _Header:
     except (KeyError, UnicodeDecodeError) as error:
         raise _corrupt(where, len(MAGIC), "the header has no readable avro.schema and avro.codec") from error
     return _Header(metadata, schema, codec, sync, stream.tell())
+
+
+def _blocks(data: bytes, header: _Header, where: str) -> Iterator[tuple[int, bytes, int]]:
+    position = header.end
+    while position < len(data):
+        try:
+            count, position = _read_long(data, position)
+            size, position = _read_long(data, position)
+        except IndexError as error:
+            raise _corrupt(where, position, "the file ends within a block header") from error
+        end = position + size
+        if size < 0 or data[end : end + SYNC_SIZE] != header.sync_marker:
+            raise _corrupt(where, position, "a block of records is damaged or cut off")
+        yield count, _unpack(data[position:end], header, where, position), position
+        position = end + SYNC_SIZE
 
 
 def _unpack(block: bytes, header: _Header, where: str, position: int) -> bytes:
