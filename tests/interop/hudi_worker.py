@@ -1,6 +1,6 @@
 """The side of the real engine: PySpark with one Hudi bundle, answering JSON lines on its standard output.
 
-Started by ``hudi_engine.Engine`` as ``hudi_worker.py BUNDLE_JAR SCRATCH_DIRECTORY``; ends with its input.
+Started by ``hudi_engine.Engine`` as ``hudi_worker.py BUNDLE_JAR SCRATCH MEMORY JAVA_OPTIONS``; ends with its input.
 The bundle goes on the driver's class path: loaded by Spark's class loader for ``--jars``, Hudi 1.0.2 can't
 read delete blocks.
 """
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 Json = Any
 
 
-def start(jar: str, scratch: str) -> SparkSession:
+def start(jar: str, scratch: str, memory: str, java_options: str) -> SparkSession:
     """A small local session with Hudi's extensions."""
     settings = {
         "spark.driver.extraClassPath": jar,
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"{java_options} -Duser.timezone=UTC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": scratch,
@@ -123,11 +123,11 @@ def _requested_time(instant: Any) -> str:
         return str(instant.getTimestamp())
 
 
-def serve(jar: str, scratch: str) -> None:
+def serve(*session: str) -> None:
     """Answer requests until the input ends; only answers go to the real standard output."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    worker = Worker(start(jar, scratch))
+    worker = Worker(start(*session))
     _say(answers, {"result": worker.ready()})
     for line in sys.stdin:
         request = json.loads(line)
@@ -146,4 +146,4 @@ def _say(answers: Any, answer: Json) -> None:
 
 
 if __name__ == "__main__":
-    serve(*sys.argv[1:3])
+    serve(*sys.argv[1:])
