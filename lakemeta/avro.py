@@ -37,7 +37,7 @@ MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
 _BLOCK_RECORDS: Final = 4000
 _HEADER_MAP: Final = '{"type":"map","values":"bytes"}'
-_CODECS_ELSEWHERE: Final = ("snappy", "zstandard", "lz4")
+_CODECS_ELSEWHERE: Final = ("lz4",)
 
 # What fastavro raises for bytes that are not what the schema says, and for schemas that are none.
 _DECODE_ERRORS: Final = (
@@ -59,7 +59,7 @@ def read_container(data: bytes, where: str, *, tagged: bool = False) -> tuple[di
     """The writer schema and all records of an Avro object container file.
 
     Raises CorruptMetadataError, naming ``where`` and the byte, if the file is empty, truncated or not Avro,
-    and UnsupportedFeatureError for a codec that is not null, deflate, bzip2 or xz. A file cut exactly between
+    and UnsupportedFeatureError for codec lz4. A file cut exactly between
     two blocks cannot be told from a whole one: the format has no end mark.
     """
     header = _read_header(data, where)
@@ -219,17 +219,40 @@ def _unpack(block: bytes, header: _Header, where: str, position: int) -> bytes:
         "deflate": lambda raw: zlib.decompress(raw, -zlib.MAX_WBITS),
         "bzip2": bz2.decompress,
         "xz": lzma.decompress,
+        "zstandard": _unpack_zstandard,
+        "snappy": _unpack_snappy,
     }.get(header.codec)
     if unpack is None:
         if header.codec in _CODECS_ELSEWHERE:
-            raise UnsupportedFeatureError(
-                f"{where} uses Avro codec {header.codec}; lakemeta reads null, deflate, bzip2 and xz"
-            )
+            raise UnsupportedFeatureError(f"{where} uses Avro codec {header.codec}; lakemeta does not read that")
         raise CorruptMetadataError(f"{where} names an Avro codec that does not exist: {header.codec!r}")
     try:
         return unpack(block)
-    except (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError, MemoryError) as error:
+    except (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError, IndexError, MemoryError) as error:
         raise _corrupt(where, position, f"a {header.codec} block does not decompress: {error}") from error
+
+
+def _unpack_zstandard(raw: bytes) -> bytes:
+    import pyarrow as pa
+
+    unpacked: bytes = pa.CompressedInputStream(pa.BufferReader(raw), "zstd").read()
+    return unpacked
+
+
+def _unpack_snappy(raw: bytes) -> bytes:
+    """A block of Snappy starts with its unpacked length; Avro puts a CRC-32 of the content behind it."""
+    import pyarrow as pa
+
+    size, shift = 0, 0
+    for byte in raw:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    unpacked: bytes = pa.decompress(raw[:-4], size, "snappy", asbytes=True)
+    if struct.pack(">I", zlib.crc32(unpacked)) != raw[-4:]:
+        raise ValueError("its checksum differs")
+    return unpacked
 
 
 def _deflate(raw: bytes) -> bytes:

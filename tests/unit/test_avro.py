@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import zlib
 from contextlib import suppress
+from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,9 +81,31 @@ def test_codecs_of_other_writers_are_read(tmp_path, codec: str) -> None:
     assert avro.read_container(path.read_bytes(), "x")[1] == PAIRS
 
 
+def packed(codec: str, pack: Any) -> bytes:
+    """PAIRS in one block of a container, packed by another writer."""
+    header = avro.write_container(PAIR, [], codec="deflate")
+    block = pack(b"".join(avro.write_data(PAIR, PAIRS)))
+    sizes = avro.write_datum('"long"', len(PAIRS)) + avro.write_datum('"long"', len(block))
+    name = bytes([2 * len(codec)]) + codec.encode()
+    return header.replace(b"\x0edeflate", name) + sizes + block + header[-16:]
+
+
+def test_codecs_that_arrow_knows_are_read() -> None:
+    """Iceberg's Avro data files may be packed with zstandard, or with snappy, which has a checksum of its own."""
+    zstandard = packed("zstandard", lambda body: pa.compress(body, "zstd", asbytes=True))
+    snappy = packed(
+        "snappy", lambda body: pa.compress(body, "snappy", asbytes=True) + zlib.crc32(body).to_bytes(4, "big")
+    )
+    damaged = packed("snappy", lambda body: pa.compress(body, "snappy", asbytes=True) + b"none")
+    assert avro.read_container(zstandard, "x")[1] == PAIRS
+    assert avro.read_container(snappy, "x")[1] == PAIRS
+    with pytest.raises(CorruptMetadataError, match="checksum"):
+        avro.read_container(damaged, "x")
+
+
 @pytest.mark.parametrize(
     ("codec", "error"),
-    [("snappy", UnsupportedFeatureError), ("zstandard", UnsupportedFeatureError), ("zip", CorruptMetadataError)],
+    [("lz4", UnsupportedFeatureError), ("zip", CorruptMetadataError)],
 )
 def test_other_codecs_are_refused_by_name(codec: str, error: type[Exception]) -> None:
     """A codec we do not read is named; one that does not exist is damage."""
