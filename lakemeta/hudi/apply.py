@@ -22,7 +22,7 @@ from lakemeta.hudi.commit import Clock, InstantWriter
 from lakemeta.hudi.decision import clean_context
 from lakemeta.hudi.execute import Executed, execute_clean
 from lakemeta.hudi.listing import plan_partitions
-from lakemeta.hudi.load import TableState, load_state
+from lakemeta.hudi.load import load_state
 from lakemeta.hudi.metadata import (
     SAVEPOINTED_TIMESTAMPS,
     CleanerPlan,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakemeta.executor import Executor
+    from lakemeta.hudi.state import TableState
     from lakemeta.hudi.timeline import Instant
     from lakemeta.plan import Plan
 

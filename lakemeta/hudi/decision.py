@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.hudi.boundary import Scope, clean_scope, commits_since_clean, earliest_to_retain, format_instant
+from lakemeta.hudi.boundary import Scope, clean_scope, commits_since_clean, earliest_to_retain, hours_before
 from lakemeta.hudi.clean import CleanContext
 from lakemeta.hudi.failed_writes import failed_writes
 from lakemeta.hudi.filegroup import View
@@ -16,7 +16,7 @@ from lakemeta.hudi.options import CleanOptions, Policy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakemeta.hudi.load import TableState
+    from lakemeta.hudi.state import TableState
     from lakemeta.hudi.timeline import Instant, Timeline
 
 
@@ -104,4 +104,4 @@ def _empty_clean_due(
     if not options.incremental or hours == 0 or earliest is None:
         return False
     last = timeline.cleans.completed.last
-    return last is None or last.requested < format_instant(now - timedelta(hours=hours), zone)
+    return last is None or last.requested < hours_before(now, hours, zone)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import InstantWriter
-    from lakemeta.hudi.load import TableState
+    from lakemeta.hudi.state import TableState
     from lakemeta.report import Outcome
     from lakemeta.storage import Storage
 

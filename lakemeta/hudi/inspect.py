@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.clean import CleanContext
-    from lakemeta.hudi.load import TableState
     from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.state import TableState
     from lakemeta.storage import Storage
 
 SMALL_FILE = 100 * 1024 * 1024  # hoodie.parquet.small.file.limit, bytes

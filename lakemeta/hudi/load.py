@@ -6,7 +6,6 @@ whose content no decision needs: a table with a cut-off commit is refused, not c
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,9 +22,7 @@ from lakemeta.hudi.archive import (
     read_archived_v6,
 )
 from lakemeta.hudi.metadata import (
-    CleanMetadata,
     CommitMetadata,
-    CompactionOperation,
     decode_clean,
     decode_commit,
     decode_compaction_plan,
@@ -34,6 +31,7 @@ from lakemeta.hudi.metadata import (
     requested_replace_is_clustering,
 )
 from lakemeta.hudi.properties import TableConfig, parse_table_config
+from lakemeta.hudi.state import TableState
 from lakemeta.hudi.timeline import WRITES, Instant, State, Timeline, parse_instant
 
 if TYPE_CHECKING:
@@ -46,33 +44,6 @@ PROPERTIES = ".hoodie/hoodie.properties"
 _HEAD = 64 * 1024  # reaches past the Avro schema in the header of a commit
 _TAIL = 16
 T = TypeVar("T")
-
-
-@attrs.frozen
-class TableState:
-    """What the timeline of a table says at one moment.
-
-    ``replaced`` maps (partition, file id) to the newest replace commit of it; ``savepoints`` a savepoint's instant to
-    the names of the files it pins; ``compactions`` are the operations of pending compactions with their instants,
-    ``log_compactions`` those of pending log compactions; ``clusterings`` the pending clusterings of table version 6.
-    ``completions`` maps requested to completion times (None for table version 6).
-    """
-
-    config: TableConfig
-    timeline: Timeline
-    last_clean: CleanMetadata | None
-    savepoints: Mapping[str, frozenset[str]]
-    replaced: Mapping[tuple[str, str], str]
-    compactions: tuple[tuple[str, CompactionOperation], ...]
-    log_compactions: tuple[CompactionOperation, ...]
-    clusterings: frozenset[str]
-    completions: Mapping[str, str] | None
-
-    @property
-    def digest(self) -> str:
-        """A fingerprint of the timeline: equal digests mean that nothing happened in between."""
-        lines = (f"{i.requested} {i.action} {i.state} {i.completion}" for i in self.timeline)
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def load_config(storage: Storage, root: str) -> TableConfig:

@@ -14,7 +14,7 @@ from lakemeta.hudi.clean import DROPPED
 from lakemeta.hudi.decision import Decision, decide
 from lakemeta.hudi.failed_writes import HEARTBEAT_FOLDER
 from lakemeta.hudi.listing import PartitionRow, plan_all_partitions, plan_partitions
-from lakemeta.hudi.load import InstantReader, TableState, load_state
+from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.plan import Delete, DeletePartition, Keep, Operation, Plan, PlanHeader
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.properties import TableConfig
+    from lakemeta.hudi.state import TableState
     from lakemeta.storage import Storage
 
 PLAN_KIND = "hudi.clean"
@@ -105,9 +106,12 @@ def _operations(row: PartitionRow) -> Iterator[Operation]:
 
 
 def heartbeats(place: Place, options: CleanOptions) -> Mapping[str, int]:
-    """When each heartbeat file last changed, in ms since the epoch; empty unless the policy is LAZY."""
-    if options.failed_writes is not FailedWrites.LAZY:
-        return {}
+    """The heartbeats that a clean looks at: none unless the policy is LAZY."""
+    return read_heartbeats(place) if options.failed_writes is FailedWrites.LAZY else {}
+
+
+def read_heartbeats(place: Place) -> Mapping[str, int]:
+    """When each heartbeat file last changed, in ms since the epoch."""
     try:
         entries = place.storage.list_dir(f"{place.root}/{HEARTBEAT_FOLDER}")
     except PathNotFoundError:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.hudi.decision import Decision
     from lakemeta.hudi.listing import FileRow
-    from lakemeta.hudi.load import TableState
     from lakemeta.hudi.options import CleanOptions
     from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.state import TableState
 
 _SENTENCES: Final = {
     clean.SUPERSEDED: "would be deleted: it is superseded by the slice of {by}",

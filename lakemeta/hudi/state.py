@@ -1,0 +1,42 @@
+"""What the timeline of a table says at one moment, as one value that every decision is made from."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakemeta.hudi.metadata import CleanMetadata, CompactionOperation
+    from lakemeta.hudi.properties import TableConfig
+    from lakemeta.hudi.timeline import Timeline
+
+
+@attrs.frozen
+class TableState:
+    """What the timeline of a table says at one moment.
+
+    ``replaced`` maps (partition, file id) to the newest replace commit of it; ``savepoints`` a savepoint's instant to
+    the names of the files it pins; ``compactions`` are the operations of pending compactions with their instants,
+    ``log_compactions`` those of pending log compactions; ``clusterings`` the pending clusterings of table version 6.
+    ``completions`` maps requested to completion times (None for table version 6).
+    """
+
+    config: TableConfig
+    timeline: Timeline
+    last_clean: CleanMetadata | None
+    savepoints: Mapping[str, frozenset[str]]
+    replaced: Mapping[tuple[str, str], str]
+    compactions: tuple[tuple[str, CompactionOperation], ...]
+    log_compactions: tuple[CompactionOperation, ...]
+    clusterings: frozenset[str]
+    completions: Mapping[str, str] | None
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the timeline: equal digests mean that nothing happened in between."""
+        lines = (f"{i.requested} {i.action} {i.state} {i.completion}" for i in self.timeline)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
