@@ -1,0 +1,277 @@
+"""Merging slices: which blocks count, and what comes out for each record type."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakemeta import avro
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block, read_blocks
+from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
+from lakemeta.hudi.metadata_table.merge import file_listing, layers, merged_records, newest_records
+from lakemeta.hudi.metadata_table.records import (
+    RecordSchema,
+    RecordType,
+    decode_deleted_keys,
+    encode_deleted_keys,
+)
+from lakemeta.hudi.metadata_table.slices import Validity, counted_blocks, newest_slices
+from lakemeta.hudi.timeline import Timeline, parse_instant
+
+INT = {"type": "record", "name": "IntWrapper", "fields": [{"name": "value", "type": "int"}]}
+STATS = {
+    "type": "record",
+    "name": "Stats",
+    "fields": [
+        {"name": "minValue", "type": ["null", INT]},
+        {"name": "maxValue", "type": ["null", "IntWrapper"]},
+        *({"name": n, "type": ["null", "long"]} for n in ("valueCount", "nullCount", "totalSize")),
+        {"name": "totalUncompressedSize", "type": ["null", "long"]},
+        {"name": "isDeleted", "type": "boolean"},
+        {"name": "isTightBound", "type": "boolean", "default": False},
+    ],
+}
+FILE = {
+    "type": "record",
+    "name": "HoodieMetadataFileInfo",
+    "fields": [{"name": "size", "type": "long"}, {"name": "isDeleted", "type": "boolean"}],
+}
+SCHEMA = RecordSchema(
+    avro.schema_text(
+        {
+            "type": "record",
+            "name": "HoodieMetadataRecord",
+            "fields": [
+                {"name": "_hoodie_commit_time", "type": ["null", "string"], "default": None},
+                {"name": "key", "type": "string"},
+                {"name": "type", "type": "int"},
+                {"name": "filesystemMetadata", "type": ["null", {"type": "map", "values": FILE}], "default": None},
+                {"name": "ColumnStatsMetadata", "type": ["null", STATS], "default": None},
+            ],
+        }
+    )
+)
+T1, T2, T3, T4 = (f"2026010100000000{i}" for i in range(1, 5))
+names = st.sampled_from(["a", "b", "c", "ü.parquet"])
+versions = st.dictionaries(names, st.just((0, True)) | st.tuples(st.integers(1, 9), st.just(False)), max_size=4)
+
+
+def hfile(*records: tuple[str, bytes]) -> bytes:
+    return write_hfile(sorted((k.encode(), v) for k, v in records), SCHEMA.text, 0)
+
+
+def files(entries: dict[str, tuple[int, bool]], kind: RecordType = RecordType.FILES) -> bytes:
+    return SCHEMA.encode_files(kind, [(name, *entry) for name, entry in entries.items()])
+
+
+def log(*contents: bytes | list[str], instant: str = T1) -> bytes:
+    """A log file of HFile blocks (bytes) and DELETE blocks (keys)."""
+    header = {HeaderKey.INSTANT_TIME: instant}
+    return b"".join(
+        encode_block(BlockType.HFILE_DATA, header, c)
+        if isinstance(c, bytes)
+        else encode_block(BlockType.DELETE, header, encode_deleted_keys("files", c))
+        for c in contents
+    )
+
+
+def merged(base: bytes | None, *contents: bytes | list[str]) -> dict:
+    blocks = [("log", block) for block in read_blocks(log(*contents), "log")]
+    return merged_records(layers(("base", base) if base else None, blocks))
+
+
+def stats(low: int | None, high: int | None, count: int, **more: bool) -> bytes:
+    wrapped = [None if value is None else {"value": value} for value in (low, high)]
+    counts = dict.fromkeys(("valueCount", "nullCount", "totalSize", "totalUncompressedSize"), count)
+    record = {"minValue": wrapped[0], "maxValue": wrapped[1], **counts, "isDeleted": False, **more}
+    return SCHEMA.encode([{"type": RecordType.PARTITION_STATS, "ColumnStatsMetadata": record}])[0]
+
+
+def reference(layers_of_files: list[dict[str, tuple[int, bool]]]) -> dict[str, int]:
+    """Live files and sizes after all layers, worked out one file at a time."""
+    live: dict[str, int] = {}
+    for layer in layers_of_files:
+        for name, (size, deleted) in layer.items():
+            if deleted:
+                live.pop(name, None)
+            else:
+                live[name] = max(size, live.get(name, 0))
+    return live
+
+
+@given(st.lists(versions, min_size=1, max_size=4))
+def test_files_are_united_entry_by_entry(written: list[dict[str, tuple[int, bool]]]) -> None:
+    """A deletion takes a file away, a later write brings it back, and a size is the largest seen since."""
+    everything = hfile(("__all_partitions__", files({"p": (0, False)})), ("p", files(written[0])))
+    records = merged(everything, *(hfile(("p", files(layer))) for layer in written[1:]))
+    assert file_listing(records) == {"p": reference(written)}
+
+
+def test_a_deleted_partition_is_not_listed() -> None:
+    """Its entry in the list of partitions is deleted, or was never there."""
+    base = hfile(("__all_partitions__", files({"p": (0, False), ".": (0, False)})), ("p", files({"a": (1, False)})))
+    gone = hfile(("__all_partitions__", files({"p": (0, True), "q": (0, True)})))
+    assert file_listing(merged(base)) == {"p": {"a": 1}, "": {}}
+    assert file_listing(merged(base, gone, ["p"])) == {"": {}}
+
+
+def test_a_delete_block_takes_keys_away() -> None:
+    """And a later record starts afresh."""
+    old, new = hfile(("p", files({"a": (1, False)}))), hfile(("p", files({"b": (1, False)})))
+    assert merged(old, ["p", "absent"]) == {}
+    assert list(merged(old, ["p"], new)["p"]["filesystemMetadata"]) == ["b"]
+
+
+def test_a_live_file_without_size_is_damage() -> None:
+    """Hudi refuses it too."""
+    base = hfile(("__all_partitions__", files({"p": (0, False)})), ("p", files({"a": (0, False)})))
+    with pytest.raises(CorruptMetadataError, match="without size in partition 'p'"):
+        file_listing(merged(base))
+
+
+def test_records_of_different_types_do_not_merge() -> None:
+    """One key is of one type."""
+    with pytest.raises(CorruptMetadataError, match="type 6 on top of one of type 2"):
+        merged(hfile(("p", files({}))), hfile(("p", stats(1, 2, 3))))
+
+
+def test_partition_stats_widen_unless_the_bound_is_tight() -> None:
+    """Ranges are united and counts added; a tight bound or a deletion replaces what was."""
+    base = hfile(("k", stats(3, 5, 10)))
+    wide = merged(base, hfile(("k", stats(1, None, 1))))["k"]["ColumnStatsMetadata"]
+    assert (wide["minValue"], wide["maxValue"], wide["valueCount"]) == ({"value": 1}, {"value": 5}, 11)
+    for replacing in ({"isTightBound": True}, {"isDeleted": True}):
+        newest = merged(base, hfile(("k", stats(4, 4, 1, **replacing))))["k"]["ColumnStatsMetadata"]
+        assert (newest["minValue"], newest["valueCount"]) == ({"value": 4}, 1)
+
+
+def test_the_newest_record_is_found_without_decoding() -> None:
+    """For types whose newest record counts."""
+    blocks = [("log", b) for b in read_blocks(log(hfile(("k", stats(1, 1, 1)), ("l", b"junk")), ["l"]), "log")]
+    newest = newest_records(layers(("base", hfile(("k", b"junk"))), blocks))
+    assert list(newest) == ["k"]
+    assert newest["k"].decode()["type"] == 6
+
+
+def test_blocks_of_other_kinds_are_refused() -> None:
+    """A metadata table holds HFile and DELETE blocks."""
+    (block,) = read_blocks(encode_block(BlockType.PARQUET_DATA, {}, b""), "log")
+    with pytest.raises(CorruptMetadataError, match="PARQUET_DATA block"):
+        list(layers(None, [("log", block)]))
+
+
+@given(st.lists(st.text()))
+def test_deleted_keys_come_back(keys: list[str]) -> None:
+    """DELETE blocks hold any keys."""
+    assert decode_deleted_keys(encode_deleted_keys("column_stats", keys), "x") == keys
+
+
+def test_delete_blocks_are_hudis() -> None:
+    """Byte for byte as Hudi 1.2.0 wrote one for column_stats."""
+    body = b"\x02\x02\x06abc\x02\x18column_stats\x04\x00\x00"
+    assert encode_deleted_keys("column_stats", ["abc"]) == b"\0\0\0\3\0\0\0" + bytes([len(body)]) + body
+
+
+@pytest.mark.parametrize("bad", [b"", b"\0\0\0\3", b"\0\0\0\3\0\0\0\2\0", b"\0\0\0\3\0\0\0\1\2"])
+def test_damaged_delete_blocks_are_refused(bad: bytes) -> None:
+    """Cut, or of a length that does not fit."""
+    with pytest.raises(CorruptMetadataError, match="x"):
+        decode_deleted_keys(bad, "x")
+
+
+def test_older_delete_blocks_are_refused() -> None:
+    """Versions 1 and 2 are serialized Java objects."""
+    with pytest.raises(UnsupportedFeatureError, match="version 2"):
+        decode_deleted_keys(b"\0\0\0\2\0\0\0\0", "x")
+
+
+def test_a_field_that_must_not_be_empty_is_refused() -> None:
+    """A newer schema may need what we do not know."""
+    newer = RecordSchema(SCHEMA.text.replace('["null","string"]', '"string"', 1))
+    with pytest.raises(UnsupportedFeatureError, match="_hoodie_commit_time"):
+        newer.encode_files(RecordType.FILES, [])
+
+
+def timeline(*file_names: str) -> Timeline:
+    return Timeline.of(i for i in map(parse_instant, file_names) if i is not None)
+
+
+def validity(version: int, data: list[str], metadata: list[str], **more: object) -> Validity:
+    return Validity.of(version, timeline(*data), timeline(*metadata), **more)
+
+
+def test_which_instants_are_valid() -> None:
+    """Completed on either side counts, pending on the data table does not, archived there does."""
+    v = validity(
+        6,
+        [f"{T1}.commit", f"{T2}.commit.requested", f"{T4}.rollback"],
+        [f"{T1}.deltacommit", f"{T2}.deltacommit", f"{T3}.deltacommit", f"{T4}.deltacommit.requested"],
+        rolled_back=["20250101000000000"],
+    )
+    assert v.valid == {T1, T3, T4, "20250101000000000"}
+    assumed = validity(6, [f"{T2}.clean.inflight"], [f"{T2}.deltacommit"], assume_completed=T2)
+    assert assumed.valid == {T2}
+
+
+def test_blocks_that_do_not_count_are_left_out() -> None:
+    """By instant, and by rollback commands of version 6, which drop earlier blocks only."""
+    v = validity(6, [f"{T}.commit" for T in (T1, T2, T3)], [])
+    command = {
+        HeaderKey.INSTANT_TIME: T3,
+        HeaderKey.TARGET_INSTANT_TIME: T2,
+        HeaderKey.COMMAND_BLOCK_TYPE: "0",
+    }
+    rollback = encode_block(BlockType.COMMAND, command, b"")
+    data = log(["1"], instant=T1) + log(["2"], instant=T2) + log(["4"], instant=T4) + rollback
+    kept = counted_blocks([("a", data), ("b", log(["5"], instant=T2))], v)
+    assert [(path, block.instant_time) for path, block in kept] == [("a", T1), ("b", T2)]
+
+
+def test_torn_blocks_count_as_damage_unless_nobody_counts_them() -> None:
+    """A torn block of an instant that never completed is a dead writer's."""
+    v = validity(6, [f"{T1}.commit"], [])
+    assert list(counted_blocks([("a", log(["1"], instant=T2)[:-3])], v)) == []
+    with pytest.raises(CorruptMetadataError, match="a is damaged at byte 0"):
+        list(counted_blocks([("a", log(["1"], instant=T1)[:-3])], v))
+
+
+def test_slices_of_version_6() -> None:
+    """Log files are named by the base of their slice; the newest completed base is the newest slice."""
+    v = validity(6, [], [f"{T1}.deltacommit", f"{T2}.commit", f"{T3}.compaction.requested"])
+    listed = [
+        f"files-0000-0_0-1-2_{T1}.hfile",
+        f"files-0000-0_0-1-2_{T2}.hfile",
+        f"files-0000-0_0-1-2_{T3}.hfile",
+        f".files-0000-0_{T1}.log.1_0-0-0",
+        f".files-0000-0_{T2}.log.10_0-0-0",
+        f".files-0000-0_{T2}.log.9_0-0-0",
+        ".hoodie_partition_metadata",
+    ]
+    (found,) = newest_slices("files", listed, v)
+    assert (found.base_file, found.base_instant) == (f"files-0000-0_0-1-2_{T2}.hfile", T2)
+    assert [log.version for log in found.log_files] == [9, 10]
+
+
+def test_slices_of_version_8() -> None:
+    """Log files are named by their own delta commit, and belong to what was there when it completed."""
+    v = validity(
+        8,
+        [],
+        [f"{T1}_{T2}.deltacommit", f"{T2}_{T4}.deltacommit", f"{T3}_{T4}.commit", f"{T4}.deltacommit.inflight"],
+    )
+    listed = [
+        f"col-stats-0000-0_0-1-2_{T3}.hfile",
+        *(f".col-stats-0000-0_{T}.log.1_0-0-0" for T in (T1, T2, T4)),
+        f".col-stats-0001-0_{T1}.log.1_0-0-0",
+    ]
+    first, second = newest_slices("column_stats", listed, v)
+    assert [log.instant for log in first.log_files] == [T2]
+    assert (second.base_file, [log.instant for log in second.log_files]) == (None, [T1])
+
+
+def test_file_groups_of_another_partition_are_refused() -> None:
+    """They would change the number of groups by which keys are found."""
+    with pytest.raises(UnsupportedFeatureError, match="expr-index-i-0000-0 in partition column_stats"):
+        newest_slices("column_stats", [f".expr-index-i-0000-0_{T1}.log.1_0-0-0"], validity(8, [], []))
