@@ -61,9 +61,10 @@ def clean(
     if dry_run:
         show_plan(plan, common.output)
         return
-    if common.output == "text" and not common.quiet:
+    changes = needs_apply(plan) or drop_metadata_table
+    if common.output == "text" and (not common.quiet or (changes and not yes)):
         show_plan(plan, "text")
-    if needs_apply(plan):
+    if changes:
         confirm(yes=yes)
     apply_plan(table, plan, common, schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
 

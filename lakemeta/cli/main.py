@@ -16,7 +16,6 @@ from lakemeta.cli.hudi import clean, plan_clean
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.errors import LakemetaError
 
-PARTLY_DONE = 4
 INTERRUPTED = 130
 
 

@@ -59,13 +59,16 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbe
     from rich.console import Console
     from rich.table import Table
 
-    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    grid = Table(box=box.SIMPLE_HEAD)
     for head in heads:
         grid.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*(cell.replace("[", r"\[") for cell in row))
-    # Without a terminal nothing tells the width; lines must not be folded for a program.
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+        grid.add_row(*row)
+    # Without a terminal nothing tells the width; lines must not be folded for a program. Paths may look like markup.
+    width = None if sys.stdout.isatty() else _WIDE
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+    if title:
+        click.echo(title)
     console.print(grid)
 
 

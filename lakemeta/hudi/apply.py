@@ -2,9 +2,10 @@
 
 Rules of this module:
 
-1. The table is read again. If its timeline is not the one the plan was made from, the plan is stale when another clean
-   was made or requested, when something was rolled back or restored, when the earliest commit to retain is no
-   longer completed, or when a planned file would no longer be deleted by the same policy and earliest commit.
+1. The table is read again. If its timeline is not the one the plan was made from, the plan is stale when the newest
+   instant it knew is gone, when another clean was made or requested, when something was rolled back or restored, when
+   the earliest commit to retain is no longer completed, or when a planned file would no longer be deleted by the same
+   policy and earliest commit.
 2. Pending cleans are executed in order. A new plan is requested before they run only where several cleans may be
    pending at once (``hoodie.clean.multiple.enabled``), as Hudi does.
 3. A table with a metadata table is refused: cleaning it without telling the metadata table would leave readers with
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import StalePlanError, UnsupportedFeatureError
+from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFeatureError
 from lakemeta.hudi.commit import Clock, InstantWriter
 from lakemeta.hudi.decision import clean_context
-from lakemeta.hudi.execute import Executed, execute_clean
+from lakemeta.hudi.execute import Executed, check_paths, execute_clean
 from lakemeta.hudi.listing import plan_partitions
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.metadata import (
@@ -32,8 +33,9 @@ from lakemeta.hudi.metadata import (
 from lakemeta.hudi.metadata_off import drop_metadata_table
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.planning import PLAN_KIND, Place, timezone
-from lakemeta.paths import inside
+from lakemeta.plan import Delete, DeletePartition, Keep
 from lakemeta.report import Report
+from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline import Instant
     from lakemeta.plan import Plan
 
+_FACTS = ("policy", "earliest_to_retain", "earliest_action", "partitions", "last_completed_commit", "savepoints")
 IN_PROCESS_LOCK = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
 
 
@@ -60,12 +63,13 @@ class Applying:
 
 def begin(place: Place, plan: Plan, executor: Executor, clock: Clock, *, drop_metadata: bool = False) -> Applying:
     """Read the table again and refuse what must be refused; nothing is changed unless ``drop_metadata`` is true."""
-    if plan.header.plan != PLAN_KIND:
-        raise StalePlanError(f"this is a {plan.header.plan} plan, not a {PLAN_KIND} plan; nothing was done")
+    _refuse_foreign(place, plan)
     options = CleanOptions.parse(plan.header.options)
     state = load_state(place.storage, place.root, executor)
     _refuse_unsupported(options, plan)
     _refuse_stale(place, plan, options, state, executor)
+    # A bad path is found before the plan is requested: a pending clean that cannot be executed blocks the table.
+    check_paths(place.root, cleaner_plan(place, plan, state), state)
     if drop_metadata and state.config.has_metadata_table:
         state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config))
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
@@ -128,7 +132,6 @@ def cleaner_plan(place: Place, plan: Plan, state: TableState) -> CleanerPlan:
     base = place.root if state.config.has_metadata_table else engine_url(place)
     files: dict[str, list[CleanPlanFile]] = {}
     for op in plan.deletes():
-        inside(place.root, f"{place.root}/{op.path}")
         files.setdefault(op.partition, []).append(CleanPlanFile(f"{base}/{op.path}"))
     savepoints = facts["savepoints"]
     earliest = facts["earliest_to_retain"]
@@ -156,6 +159,20 @@ def _result(executed: list[Executed]) -> Mapping[str, object]:
         "earliest_commit_to_retain": last.earliest_to_retain if last else None,
         "cleans": [clean.instant for clean in executed],
     }
+
+
+def _refuse_foreign(place: Place, plan: Plan) -> None:
+    header = plan.header
+    if header.plan != PLAN_KIND:
+        raise StalePlanError(f"this is a {header.plan} plan, not a {PLAN_KIND} plan; nothing was done")
+    if open_storage(header.table)[1] != place.root:
+        raise StalePlanError(f"this plan is for {header.table}, not for {place.url}; nothing was done")
+    missing = [fact for fact in _FACTS if fact not in header.facts]
+    if missing:
+        raise CorruptMetadataError(f"the plan's first line has no {missing[0]}; make the plan again")
+    strange = next((op.op for op in plan.operations if not isinstance(op, Delete | Keep | DeletePartition)), None)
+    if strange is not None:
+        raise CorruptMetadataError(f"a {PLAN_KIND} plan cannot {strange}; make the plan again")
 
 
 def _refuse_unsupported(options: CleanOptions, plan: Plan) -> None:
@@ -187,6 +204,8 @@ def _refuse_stale(place: Place, plan: Plan, options: CleanOptions, state: TableS
     if not has_work(plan):
         raise StalePlanError("the timeline has moved since this plan of nothing was made; plan again")
     based_on = plan.header.based_on or ""
+    if based_on not in {instant.requested for instant in state.timeline}:
+        raise StalePlanError(f"instant {based_on}, the newest one the plan knew, is gone from the timeline; plan again")
     for instant in state.timeline:
         if instant.action == "clean" and (instant.requested > based_on or not instant.completed):
             raise StalePlanError(f"{instant} was made since the plan; plan again")

@@ -37,6 +37,14 @@ def format_instant(moment: datetime, zone: tzinfo) -> str:
     return moment.astimezone(zone).strftime("%Y%m%d%H%M%S%f")[:17]
 
 
+def hours_before(now: datetime, hours: int, zone: tzinfo) -> str:
+    """The instant time ``hours`` before ``now``; "", which is before every instant, if that is before all years."""
+    try:
+        return format_instant(now - timedelta(hours=hours), zone)
+    except OverflowError:
+        return ""
+
+
 def commits_since_clean(timeline: Timeline, last_clean: CleanMetadata | None) -> int:
     """How many commits completed since the last completed clean; all of them if there was none."""
     since = last_clean.last_completed_commit if last_clean else ""
@@ -52,7 +60,7 @@ def earliest_to_retain(
     if options.policy is Policy.KEEP_LATEST_COMMITS:
         earliest = _by_commits(timeline, options.commits_retained)
     else:
-        earliest = _by_hours(timeline, format_instant(now - timedelta(hours=options.hours_retained), zone))
+        earliest = _by_hours(timeline, hours_before(now, options.hours_retained, zone))
     return _bounded(timeline, earliest, options.max_commits_to_clean, last_clean)
 
 

@@ -2,8 +2,9 @@
 
 Rules of this module (``CleanActionExecutor``):
 
-1. The plan is read from ``<ts>.clean.requested``; every path in it must lie inside the table, in the partition it is
-   listed under, and no completed savepoint may name it. Otherwise nothing is deleted.
+1. The plan is read from ``<ts>.clean.requested``; every path in it must be a data file's inside the table, in the
+   partition it is listed under and not in ``.hoodie``, and no completed savepoint may name it. Otherwise nothing is
+   deleted.
 2. Files go before the directories of dropped partitions, and all of it before the clean completes: a crash leaves a
    pending clean, which the next run, ours or the engine's, executes again. A file that is gone counts as done.
 3. A directory is dropped only if whatever data files are left in it belong to replaced file groups.
@@ -20,7 +21,7 @@ import attrs
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
-from lakemeta.hudi.listing import list_partition
+from lakemeta.hudi.listing import METADATA_FOLDER
 from lakemeta.hudi.metadata import (
     CLEAN_PLAN_VERSION,
     CleanerPlan,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import InstantWriter
+    from lakemeta.hudi.filenames import BaseFile, LogFile
     from lakemeta.hudi.state import TableState
     from lakemeta.report import Outcome
     from lakemeta.storage import Storage
@@ -100,7 +102,7 @@ def check_paths(root: str, plan: CleanerPlan, state: TableState) -> dict[str, li
     pinned = {name: savepoint for savepoint, names in state.savepoints.items() for name in names}
     checked: dict[str, list[str]] = {}
     for partition, files in plan.files.items():
-        folder = f"{root}/{partition}" if partition else root
+        folder = _data_folder(root, partition)
         for file in files:
             path = inside(root, file.path)
             parent, _, name = path.rpartition("/")
@@ -112,12 +114,27 @@ def check_paths(root: str, plan: CleanerPlan, state: TableState) -> dict[str, li
                 raise CorruptMetadataError(
                     f"the clean plan lists {path} under partition {partition!r}; nothing was done"
                 )
+            if _data_file(name) is None:
+                raise CorruptMetadataError(f"the clean plan deletes {path}, which is no data file; nothing was done")
             if name in pinned:
                 raise CorruptMetadataError(f"the clean plan deletes {path}, which savepoint {pinned[name]} needs")
             checked.setdefault(partition, []).append(path)
     for partition in plan.partitions_to_delete or ():
-        inside(root, f"{root}/{partition}")
+        _data_folder(root, partition)
     return checked
+
+
+def _data_folder(root: str, partition: str) -> str:
+    """The store path of a partition, which must lie in the table and not in the table's metadata."""
+    if not partition:
+        return root
+    if partition.partition("/")[0] == METADATA_FOLDER:
+        raise CorruptMetadataError(f"the clean plan deletes in {partition}, the table's own metadata; nothing was done")
+    return inside(root, f"{root}/{partition}")
+
+
+def _data_file(name: str) -> BaseFile | LogFile | None:
+    return parse_base_file(name, 0) or parse_log_file(name, 0)
 
 
 def delete_files(storage: Storage, paths: Sequence[str]) -> list[Outcome]:
@@ -191,9 +208,14 @@ def _in_the_way(
         return
     planned = {_name(file.path) for file in plan.files.get(partition, ())}
     pinned = set() if drop_savepointed else set().union(*state.savepoints.values())
-    for entry in list_partition(storage, root, partition):
-        file = parse_base_file(entry.name, 0) or parse_log_file(entry.name, 0)
-        if file is None or entry.name in planned:
+    folder = f"{root}/{partition}"
+    for entry in storage.walk(folder) if storage.exists(folder) else ():
+        file = _data_file(entry.name)
+        if file is None:
+            continue
+        if entry.path != f"{folder}/{entry.name}":
+            yield f"{entry.path} lies deeper in it"
+        if entry.name in planned:
             continue
         if entry.name in pinned:
             yield f"a savepoint names {entry.name}"

@@ -37,6 +37,9 @@ class FailedWrites(StrEnum):
     NEVER = "NEVER"
 
 
+_WHOLE: Final = re.compile("[0-9]{1,9}")  # Java's int, as far as anybody needs it
+
+
 @attrs.frozen(slots=True)
 class _Option:
     """One option: the field it sets, its primary name, its older spelling and how its text is read."""
@@ -48,13 +51,9 @@ class _Option:
 
 
 def _whole(name: str, text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise OptionError(f"{name}={text} is no whole number") from None
-    if value < 0:
-        raise OptionError(f"{name}={text} is negative; give 0 or more")
-    return value
+    if not _WHOLE.fullmatch(text):
+        raise OptionError(f"{name}={text} is no whole number from 0 to 999999999")
+    return int(text)
 
 
 def _truth(name: str, text: str) -> bool:

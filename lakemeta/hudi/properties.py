@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SUPPORTED_VERSIONS: Final = (6, 8, 9)
+_LINE: Final = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:][ \t\f]*(?P<value>.*)", re.DOTALL)
+_IN_KEY: Final = re.compile(r"[\\=:#! ]")
+_IN_VALUE: Final = re.compile(r"[\\=:#!]|^ ")
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
@@ -111,20 +114,20 @@ def parse_properties(data: bytes, where: str) -> dict[str, str]:
     except UnicodeDecodeError as error:
         raise CorruptMetadataError(f"{where} is not text (byte {error.start}); restore it") from error
     properties: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.lstrip()
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        stripped = line.lstrip(" \t\f")
         if not stripped or stripped[0] in "#!":
             continue
-        key, separator, value = _split(stripped)
-        if not separator:
+        match = _LINE.fullmatch(stripped)
+        if match is None:
             raise CorruptMetadataError(f"line {number} of {where} is not key=value; restore the file")
-        properties[_unescape(key)] = _unescape(value)
+        properties[_unescape(match["key"])] = _unescape(match["value"])
     return properties
 
 
 def format_properties(properties: Mapping[str, str], comment: str) -> bytes:
     """A properties file with one comment line and the keys in the order given."""
-    lines = [f"#{comment}", *(f"{_escape(k)}={_escape(v)}" for k, v in properties.items())]
+    lines = [f"#{comment}", *(f"{_escape(k, _IN_KEY)}={_escape(v, _IN_VALUE)}" for k, v in properties.items())]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -166,13 +169,6 @@ def _check_features(properties: Mapping[str, str], where: str) -> None:
         raise CorruptMetadataError(f"{where} says hoodie.table.type={properties['hoodie.table.type']}; restore it")
 
 
-def _split(line: str) -> tuple[str, str, str]:
-    for index, char in enumerate(line):
-        if char in "=:" and (index == 0 or line[index - 1] != "\\"):
-            return line[:index].rstrip(), char, line[index + 1 :].lstrip()
-    return line, "", ""
-
-
 def _unescape(text: str) -> str:
     def plain(match: re.Match[str]) -> str:
         code = match[1]
@@ -180,12 +176,22 @@ def _unescape(text: str) -> str:
             return chr(int(code[1:], 16))
         return _ESCAPES.get(code, code)
 
-    return _ESCAPE.sub(plain, text) if "\\" in text else text
+    return _joined(_ESCAPE.sub(plain, text)) if "\\" in text else text
 
 
-def _escape(text: str) -> str:
-    escaped = re.sub(r"([\\=:#!])", r"\\\1", text).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return re.sub(r"[^\x20-\x7e]", lambda m: f"\\u{ord(m[0]):04x}", escaped)
+def _joined(text: str) -> str:
+    """Java writes a character beyond the 16-bit ones as two escapes, the halves of a surrogate pair."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _escape(text: str, special: re.Pattern[str]) -> str:
+    escaped = special.sub(r"\\\g<0>", text).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return re.sub(r"[^\x20-\x7e]", _escaped, escaped)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
 
 def _names(value: str) -> tuple[str, ...]:
