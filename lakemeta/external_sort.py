@@ -8,27 +8,19 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemeta.parquet import BATCH_ROWS
+from lakemeta.row_sort import BATCH_ROWS, row_order, sort_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lakemeta.row_sort import SortKey
+
 _LAST: Final = "\0last of its run's chunk"  # 1 + the run's number on that row, else 0
-
-
-@attrs.frozen
-class SortKey:
-    """A column to sort by. NaN is greater than any number, as in Java; nulls go where they are told to."""
-
-    column: str
-    direction: Literal["ascending", "descending"] = "ascending"
-    nulls_first: bool = True
 
 
 def sort_batches(
@@ -58,11 +50,6 @@ def sort_batches(
         yield from _merge(readers, keys, max(1, budget // 2))
 
 
-def sort_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
-    """The rows of one table in order, stable."""
-    return table.take(_order(table, keys))
-
-
 def _gather(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
     count = 0
@@ -77,36 +64,13 @@ def _gather(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
 
 
 def _sorted(table: pa.Table, keys: Sequence[SortKey]) -> Iterator[pa.Table]:
-    order = _order(table, keys)
+    order = row_order(table, keys)
     for start in range(0, len(order), BATCH_ROWS):
         yield table.take(order.slice(start, BATCH_ROWS))
 
 
 def _slices(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     return (table for table in tables if table.num_rows)
-
-
-def _order(table: pa.Table, keys: Sequence[SortKey]) -> pa.Array:
-    """The order of the rows. Arrow places nulls and NaNs alike for all keys, so they become keys of their own."""
-    columns, order = {}, []
-    for n, key in enumerate(keys):
-        column = table.column(key.column)
-        if column.null_count:
-            columns[f"{n} null"] = pc.is_null(column)
-            order.append((f"{n} null", "descending" if key.nulls_first else "ascending"))
-        if pa.types.is_floating(column.type):
-            columns[f"{n} nan"] = pc.is_nan(column).fill_null(False)
-            order.append((f"{n} nan", key.direction))
-        columns[str(n)] = _comparable(column)
-        order.append((str(n), key.direction))
-    return pc.sort_indices(pa.table(columns), sort_keys=order)
-
-
-def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Arrow sorts everything but booleans and nulls that Iceberg can sort by."""
-    if pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
-        return column.cast(pa.int8())
-    return column
 
 
 def _spill(table: pa.Table, keys: Sequence[SortKey], folder: Path, number: int, stack: ExitStack) -> Iterator[pa.Table]:

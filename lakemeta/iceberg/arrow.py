@@ -57,9 +57,7 @@ def arrow_type(kind: Type) -> pa.DataType:
         key, value = entry_fields(kind)
         return pa.map_(arrow_field(key), arrow_field(value))
     if kind.name not in _ARROW:
-        raise UnsupportedFeatureError(
-            f"rewriting columns of type {kind} is not supported; nothing was written"
-        )
+        raise UnsupportedFeatureError(f"rewriting columns of type {kind} is not supported; nothing was written")
     return _ARROW[kind.name]
 
 

@@ -13,7 +13,8 @@ from pyarrow import orc
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.arrow import FIELD_ID
-from lakemeta.parquet import BATCH_ROWS, open_parquet, read_batches
+from lakemeta.parquet import open_parquet, read_batches
+from lakemeta.row_sort import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

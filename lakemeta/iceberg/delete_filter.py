@@ -57,9 +57,7 @@ class DeletedRows:
         part = self._bits[start >> 3 : (start + rows + 7) >> 3]
         if part.count(0) == len(part):
             return None
-        deleted = pa.Array.from_buffers(
-            pa.bool_(), rows, [None, pa.py_buffer(self._bits)], offset=start, null_count=0
-        )
+        deleted = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(self._bits)], offset=start, null_count=0)
         return pc.invert(deleted)
 
 

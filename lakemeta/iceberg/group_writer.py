@@ -13,7 +13,7 @@ from lakemeta.iceberg.manifest import DataFile, FileContent
 from lakemeta.iceberg.metrics import MetricsModes, file_metrics
 from lakemeta.iceberg.schema import schema_to_json
 from lakemeta.iceberg.write_settings import data_location, file_name, parquet_options, row_group_bytes
-from lakemeta.parquet import ParquetWriter, WriteOptions
+from lakemeta.parquet import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.schema import Schema
     from lakemeta.iceberg.spec import PartitionSpec
     from lakemeta.iceberg.types import Value
+    from lakemeta.parquet_footer import WriteOptions
 
 _LEAST_ROWS: Final = 100  # in a row group that is not a file's last; what Iceberg's writer looks at first
 

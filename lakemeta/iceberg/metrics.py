@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.schema import Schema
     from lakemeta.iceberg.spec import SortOrder
     from lakemeta.iceberg.types import NestedField, Type, Value
-    from lakemeta.parquet import ColumnStats, FileStats
+    from lakemeta.parquet_footer import ColumnStats, FileStats
 
 PREFIX: Final = "write.metadata.metrics."
 NONE: Final = -1

@@ -121,9 +121,7 @@ def _children(kind: pa.DataType) -> list[pa.Field]:
     return []
 
 
-def _mapped(
-    file_schema: pa.Schema, mapping: Sequence[MappedField]
-) -> tuple[dict[str, int | None], dict[str, Any]]:
+def _mapped(file_schema: pa.Schema, mapping: Sequence[MappedField]) -> tuple[dict[str, int | None], dict[str, Any]]:
     found = {f.name: (_match(f.name, mapping), f) for f in file_schema}
     tops = {name: match.field_id if match else None for name, (match, _) in found.items()}
     trees = {name: _mapped_ids(f.type, match.fields if match else ()) for name, (match, f) in found.items()}
@@ -200,9 +198,7 @@ def _project_map(array: pa.Array, ids: list[tuple[int | None, Any]], kind: MapTy
 
 def _rewrap(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
     """The same lists around other values; ``values`` are all of them, so offsets stay as they are."""
-    return pa.Array.from_buffers(
-        kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values]
-    )
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
 
 
 def _absent(field: NestedField, length: int) -> pa.Array:

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import BinaryIO
 
-    from lakemeta.external_sort import SortKey
     from lakemeta.iceberg.manifest import DataFile
     from lakemeta.iceberg.metadata import TableMetadata
     from lakemeta.iceberg.rewrite import RewriteGroup
     from lakemeta.iceberg.scan import FileScanTask
     from lakemeta.iceberg.spec import PartitionSpec
     from lakemeta.iceberg.types import NestedField, Value
+    from lakemeta.row_sort import SortKey
     from lakemeta.storage.contract import Storage
 
 MEMORY: Final = 512 * 1024 * 1024

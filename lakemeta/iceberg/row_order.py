@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemeta.errors import OptionError
-from lakemeta.external_sort import SortKey
 from lakemeta.iceberg.delete_filter import key_columns
 from lakemeta.iceberg.spec import SortField, SortOrder
 from lakemeta.iceberg.transform_arrays import transform_array
 from lakemeta.iceberg.transforms import IDENTITY, Transform, fits
 from lakemeta.iceberg.types import Type, is_primitive
+from lakemeta.row_sort import SortKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

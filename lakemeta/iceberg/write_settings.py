@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg.properties import bool_property, int_property
 from lakemeta.iceberg.transforms import murmur3_32
-from lakemeta.parquet import WriteOptions
+from lakemeta.parquet_footer import WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,191 @@
+"""Rewriting groups of recorded tables against what real Iceberg 1.12 wrote for the same groups."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import lzma
+import tarfile
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import iceberg_checker
+import pyarrow.parquet as pq
+import pytest
+from iceberg_cases import CASES, DATA, Case, unpack
+
+from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
+from lakemeta.iceberg.metadata_json import load_metadata, metadata_to_json
+from lakemeta.iceberg.projection import LINEAGE
+from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup, rewrite_group
+from lakemeta.iceberg.row_order import ZOrder, parse_row_order
+from lakemeta.iceberg.scan import FileScanTask, plan_files
+from lakemeta.iceberg.where import parse_where
+from lakemeta.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakemeta.iceberg.manifest import DataFile
+    from lakemeta.iceberg.metadata import TableMetadata
+
+UUID = "00000000-0000-4000-8000-000000000000"
+# What the writers of different engines are free to do: encoded sizes.
+COMPARED = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+
+
+class Rewritten:
+    """A recorded table and its groups rewritten as an action says."""
+
+    def __init__(self, case: Case, action: dict[str, Any]) -> None:
+        self.case, self.action = case, action
+        path = case.metadata_files()[-1]
+        self.metadata = with_noted_properties(load_metadata(path.read_bytes(), str(path)), action, case)
+        args = action["action"]["args"]
+        self.options = dict(args.get("options", {}))
+        self.where, self.sort_order = (args.get("where") or "true").replace('"', "'"), args.get("sort_order")
+        self.sorts = args.get("strategy") == "sort"
+
+    def tasks(self, where: str | None) -> list[FileScanTask]:
+        snapshot = self.metadata.current_snapshot
+        assert snapshot
+        assert snapshot.manifest_list
+        manifests = read_manifest_list(self.case.local(snapshot.manifest_list).read_bytes(), snapshot.manifest_list)
+        expression = parse_where(where or "true", self.metadata.schema)
+        return list(plan_files(self.metadata, manifests, lambda m, _: self.entries(m), expression))
+
+    def entries(self, manifest: Any) -> Any:
+        spec = self.metadata.specs_by_id[manifest.partition_spec_id]
+        return read_manifest(self.case.local(manifest.manifest_path).read_bytes(), manifest, spec)
+
+    def groups(self) -> list[RewriteGroup]:
+        return plan_groups(self.metadata, self.tasks(self.where), RewriteOptions.parse(self.options, self.metadata))
+
+    def job(self, **more: Any) -> RewriteJob:
+        order: Any = None
+        if self.sort_order:
+            order = parse_row_order(self.sort_order, self.metadata.schema)
+            if isinstance(order, ZOrder) and "var-length-contribution" in self.options:
+                order = attrs.evolve(order, string_bytes=int(self.options["var-length-contribution"]))
+        elif self.metadata.sort_order.is_sorted:
+            order = self.metadata.sort_order
+        order_id = self.metadata.default_sort_order_id if not self.sort_order else 0
+        return RewriteJob(LocalStorage(), self.metadata, UUID, order, order_id, **more)
+
+    def rows(self, files: tuple[DataFile, ...]) -> list[str]:
+        """The rows of new files as recorded rows are written, read without lakemeta."""
+        lineage = LINEAGE if self.metadata.format_version >= 3 else ()
+        fields = metadata_to_json(self.metadata)["schemas"]
+        (schema,) = [s for s in fields if s["schema-id"] == self.metadata.current_schema_id]
+        columns = [*schema["fields"], *({"id": f.field_id, "name": f.name, "type": "long"} for f in lineage)]
+        found = []
+        for file in files:
+            table = pq.ParquetFile(self.case.local(file.file_path)).read()
+            for row in table.to_pylist():
+                by_id = {iceberg_checker._id(f): iceberg_checker._by_id(row[f.name], f) for f in table.schema}
+                line = {c["name"]: iceberg_checker._project(by_id[c["id"]], c["type"]) for c in columns}
+                found.append(json.dumps(line, sort_keys=True, ensure_ascii=False))
+        return found
+
+    def rest(self, groups: list[RewriteGroup]) -> list[RewriteGroup]:
+        """The files that the action leaves alone, as groups of one file."""
+        taken = {t.data_file.file_path for g in groups for t in g.tasks}
+        left = [t for t in self.tasks(None) if t.data_file.file_path not in taken]
+        options = RewriteOptions.parse({"rewrite-all": "true", "max-file-group-input-files": "1"}, self.metadata)
+        return [attrs.evolve(g, group=g.group + 1000) for g in plan_groups(self.metadata, left, options)]
+
+
+def with_noted_properties(metadata: TableMetadata, action: dict[str, Any], case: Case) -> TableMetadata:
+    note = action.get("note", "")
+    if not note.startswith("properties set first: "):
+        return metadata
+    new = ast.literal_eval(note.removeprefix("properties set first: "))
+    moved = {k: v.replace(f"/warehouse/db/{case.name}", metadata.location) for k, v in new.items()}
+    return attrs.evolve(metadata, properties={**metadata.properties, **moved})
+
+
+def recorded_actions() -> list[tuple[str, str]]:
+    """Rewrites whose table is the recorded one, or differs from it in properties alone."""
+    found = []
+    for name in CASES:
+        for action, expected in actions(name):
+            chained = expected["action"].get("chained") and "properties set" not in expected.get("note", "")
+            if "rewrite_data_files" in action and not chained and "rows_after" in expected and "error" not in expected:
+                found.append((name, action))
+    return found
+
+
+@lru_cache(None)
+def actions(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{name}.tar.xz").read_bytes()))) as archive:
+        members = [m for m in archive.getmembers() if m.name.endswith("/expected.json")]
+        read = {m.name.split("/")[-2]: json.load(archive.extractfile(m)) for m in members}  # type: ignore[arg-type]
+    return tuple(sorted(read.items()))
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Unpacks each case once; rewriting adds files and changes none."""
+    folder: Path = tmp_path_factory.mktemp("iceberg")
+    return lru_cache(None)(lambda name: unpack(name, folder))
+
+
+@pytest.mark.parametrize(("name", "action"), recorded_actions())
+def test_a_rewrite_keeps_every_row_and_measures_files_as_iceberg_does(cases: Any, name: str, action: str) -> None:
+    """New files and untouched ones hold the table's rows; a group that Iceberg made one file of has its metrics."""
+    expected = dict(actions(name))[action]
+    rewritten = Rewritten(cases(name), expected)
+    if rewritten.metadata.properties.get("write.format.default", "parquet") != "parquet":
+        rewritten.metadata = attrs.evolve(
+            rewritten.metadata, properties={**rewritten.metadata.properties, "write.format.default": "parquet"}
+        )
+    groups = rewritten.groups()
+    results = [rewrite_group(rewritten.job(), g) for g in groups]
+    others = [rewrite_group(rewritten.job(), g) for g in rewritten.rest(groups)]
+    files = [f for r in (*results, *others) for f in r.files]
+    assert sorted(rewritten.rows(tuple(files))) == sorted(rewritten.case.rows())
+    compare_metrics(rewritten, groups, results, expected)
+
+
+def compare_metrics(
+    rewritten: Rewritten, groups: list[RewriteGroup], results: list[RewrittenGroup], expected: dict[str, Any]
+) -> None:
+    added = expected["diff"]["data_files_added"]
+    files = [f for r in results for f in r.files]
+    if any(g.expected_outputs != 1 for g in groups) or len(added) != len(files):
+        return
+    if any(f["file_format"] != "PARQUET" for f in added):
+        return
+    assert sorted(map(measured, files), key=str) == sorted(map(recorded, added), key=str)
+
+
+def measured(file: DataFile) -> dict[str, Any]:
+    metrics = {name: {str(i): plain(v) for i, v in (getattr(file, name) or {}).items()} for name in COMPARED}
+    return {
+        "records": file.record_count,
+        "spec": file.spec_id,
+        "order": file.sort_order_id,
+        "sizes": sorted(map(str, file.column_sizes or {})),
+        **metrics,
+    }
+
+
+def plain(value: Any) -> Any:
+    """A bound as recorded. Parquet's zero bounds are -0.0 below and 0.0 above, so a lower -0.0 may be a 0.0."""
+    if value == b"\0\0\0\0\0\0\0\x80":
+        value = bytes(8)
+    return "0x" + value.hex() if isinstance(value, bytes) else value
+
+
+def recorded(file: dict[str, Any]) -> dict[str, Any]:
+    metrics = {name: file["metrics"].get(name) or {} for name in COMPARED}
+    return {
+        "records": file["record_count"],
+        "spec": file["spec_id"],
+        "order": file["sort_order_id"],
+        "sizes": sorted(file["metrics"].get("column_sizes") or {}),
+        **metrics,
+    }
