@@ -88,12 +88,12 @@ def load_state(storage: Storage, root: str, executor: Executor) -> TableState:
         _replaced(reader, timeline),
         tuple(
             (instant, operation)
-            for instant, operations in reader.decode(_requested(timeline, "compaction"), decode_compaction_plan)
+            for instant, operations in reader.decode(requested_files(timeline, "compaction"), decode_compaction_plan)
             for operation in operations
         ),
         tuple(
             operation
-            for _, operations in reader.decode(_requested(timeline, "logcompaction"), decode_compaction_plan)
+            for _, operations in reader.decode(requested_files(timeline, "logcompaction"), decode_compaction_plan)
             for operation in operations
         ),
         _clusterings(reader, timeline),
@@ -167,8 +167,8 @@ def load_archive(storage: Storage, root: str, config: TableConfig) -> ArchivedTi
     return read_archived_lsm([(file, storage.read(f"{folder}/{file.name}")) for file in live])
 
 
-def _requested(timeline: Timeline, action: str) -> Iterator[Instant]:
-    """The requested files of pending instants: an inflight compaction's plan is in its requested file."""
+def requested_files(timeline: Timeline, action: str) -> Iterator[Instant]:
+    """The requested files of the pending instants of an action: a plan stays there when its action is inflight."""
     for instant in timeline.pending.of_actions(action):
         name = instant.file_name.replace(".inflight", ".requested")
         yield attrs.evolve(instant, state=State.REQUESTED, file_name=name)
@@ -185,7 +185,7 @@ def _replaced(reader: InstantReader, timeline: Timeline) -> dict[tuple[str, str]
 
 
 def _clusterings(reader: InstantReader, timeline: Timeline) -> frozenset[str]:
-    pending = _requested(timeline, "replacecommit")
+    pending = requested_files(timeline, "replacecommit")
     found = reader.decode(pending, requested_replace_is_clustering)
     return frozenset(instant for instant, is_clustering in found if is_clustering)
 

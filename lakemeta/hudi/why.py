@@ -10,7 +10,8 @@ from lakemeta.hudi.boundary import partitions_touched
 from lakemeta.hudi.decision import decide
 from lakemeta.hudi.filenames import is_partition_metadata, parse_base_file, parse_log_file
 from lakemeta.hudi.listing import list_partition, plan_partitions
-from lakemeta.hudi.load import InstantReader, load_state
+from lakemeta.hudi.load import InstantReader, load_state, requested_files
+from lakemeta.hudi.metadata import decode_cleaner_plan
 from lakemeta.hudi.planning import heartbeats, timezone
 from lakemeta.paths import relative, split_scheme
 
@@ -47,16 +48,24 @@ def why(place: Place, file: str, options: CleanOptions, now: datetime, executor:
     """
     path = _relative(place, file)
     partition, _, name = path.rpartition("/")
-    if name not in {entry.name for entry in list_partition(place.storage, place.root, partition)}:
+    names = {entry.name for entry in list_partition(place.storage, place.root, partition)}
+    if name not in names:
         raise OptionError(f"{path} is not a file of {place.url}; give a path relative to the table root")
     if is_partition_metadata(name):
         return f"{path} stays: it marks its directory as a partition"
     if path.startswith(".hoodie/") or (parse_base_file(name, 0) or parse_log_file(name, 0)) is None:
         return f"{path} stays: it is no data file of the table, so a clean leaves it alone"
     state = load_state(place.storage, place.root, executor)
+    pending = _pending_clean(place, state, executor, partition, path)
+    if pending is not None:
+        return f"{path} would be deleted: the pending clean {pending} plans to"
     decision = decide(state, options, heartbeats(place, options), now, timezone(state.config, options))
     if decision.nothing is not None:
         return f"{path} stays: nothing would be cleaned, because {decision.nothing}"
+    if decision.scope.commits is None and not any(map(is_partition_metadata, names)):
+        return f"{path} stays: its directory is no partition of the table, so a clean leaves it alone"
+    if decision.scope.commits is None and not options.wants(partition):
+        return f"{path} stays: the partition filters leave {partition or 'the table'} out"
     if partition not in _visited(place, state, decision, executor, partition):
         return f"{path} stays: an incremental clean does not visit {partition or 'the table'} ({decision.scope.reason})"
     return f"{path} {_verdict(place, decision, executor, partition, name)}"
@@ -66,6 +75,15 @@ def _relative(place: Place, file: str) -> str:
     if file.startswith("/") or split_scheme(file)[0]:
         return relative(place.root, file)
     return relative(place.root, f"{place.root}/{file}")
+
+
+def _pending_clean(place: Place, state: TableState, executor: Executor, partition: str, path: str) -> str | None:
+    reader = InstantReader(place.storage, f"{place.root}/{state.config.timeline_folder}", executor)
+    for instant, plan in reader.decode(requested_files(state.timeline, "clean"), decode_cleaner_plan):
+        paths = {relative(place.root, file.path) for file in plan.files.get(partition, ())}
+        if path in paths or partition in (plan.partitions_to_delete or ()):
+            return instant
+    return None
 
 
 def _visited(place: Place, state: TableState, decision: Decision, executor: Executor, partition: str) -> list[str]:
