@@ -1,0 +1,347 @@
+"""Applies a plan of rewrite_data_files: rewrites its groups on an executor and commits them (I/O).
+
+The inputs of a plan are looked up in the newest snapshot, with all deletes that apply to them there, so a plan is stale
+only if one of its files is gone. What comes after that is found out when committing.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Generator
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lakemeta import __version__
+from lakemeta.errors import CommitStateUnknownError, LakemetaError, StalePlanError
+from lakemeta.executor import LocalExecutor, batched
+from lakemeta.iceberg.commit import commit, remove_files
+from lakemeta.iceberg.dangling import dangling_deletes
+from lakemeta.iceberg.job_options import MAX_COMMITS, PARTIAL, JobOptions
+from lakemeta.iceberg.manifest import FileContent
+from lakemeta.iceberg.manifest_filter import file_key
+from lakemeta.iceberg.new_manifests import NewManifests
+from lakemeta.iceberg.new_snapshot import Base, Draft, next_snapshot
+from lakemeta.iceberg.planning import REWRITE_DATA_FILES, branch_head
+from lakemeta.iceberg.rewrite import RewriteGroup
+from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup, rewrite_group
+from lakemeta.iceberg.row_ordering import row_order
+from lakemeta.iceberg.scanning import live_deletes, scan
+from lakemeta.iceberg.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.stored_manifests import StoredManifests
+from lakemeta.iceberg.write_settings import check_format
+from lakemeta.plan import Rewrite
+from lakemeta.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.iceberg.commit import Surroundings
+    from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from lakemeta.iceberg.metadata import Snapshot, TableMetadata
+    from lakemeta.iceberg.planning import Place
+    from lakemeta.iceberg.scan import FileScanTask
+    from lakemeta.plan import Plan
+
+_log = logging.getLogger(__name__)
+
+ENGINE = {"engine-name": "lakemeta", "engine-version": __version__}
+
+
+@attrs.frozen(eq=False)
+class _Inputs:
+    """The groups of a plan as they are in the newest snapshot, and the manifests that their files are in."""
+
+    head: Snapshot
+    groups: list[RewriteGroup]
+    hints: frozenset[str]
+
+
+@attrs.frozen(eq=False)
+class _Failure:
+    """What went wrong with a group; a value, because other groups may go on."""
+
+    group: int
+    error: LakemetaError
+
+
+_Rewritten = tuple[RewriteGroup, RewrittenGroup]
+
+
+@attrs.define(eq=False)
+class _Done:
+    """What has been committed and what has failed so far."""
+
+    groups: list[_Rewritten] = attrs.field(factory=list)
+    failed: list[RewriteGroup] = attrs.field(factory=list)
+    commits: int = 0
+    removed_deletes: int = 0
+    snapshot: Snapshot | None = None
+    notes: list[str] = attrs.field(factory=list)
+
+
+def apply_rewrite(place: Place, plan: Plan, executor: Executor | None, world: Surroundings) -> Report:
+    """Apply a plan, or refuse it with nothing changed.
+
+    Raises:
+        StalePlanError: a file of the plan is no longer in the table, or the table is another one.
+        CommitConflictError: another commit came in between and touched the same files; the new files are gone.
+        CommitStateUnknownError: nobody can say whether a commit happened; its new files were left alone.
+        UnsupportedFeatureError: the table cannot be written by lakemeta.
+    """
+    job = JobOptions.parse(plan.header.options)
+    rewrites = [op for op in plan.operations if isinstance(op, Rewrite)]
+    if plan.header.plan != REWRITE_DATA_FILES or len(rewrites) != len(plan.operations):
+        raise StalePlanError(f"this is no plan of {REWRITE_DATA_FILES}; make the plan again")
+    place.operations.check_writable()
+    metadata = place.operations.refresh().metadata
+    if plan.header.facts.get("table_uuid") != metadata.table_uuid:
+        raise StalePlanError(f"the table at {place.url} is not the one that was planned; make the plan again")
+    check_format(metadata.properties, write_parquet=job.write_parquet)
+    done = _Done()
+    if rewrites:
+        _Run(place, job, metadata, _find_inputs(place, metadata, job, rewrites, executor), executor, world, done).all()
+    return _report(plan, place, done)
+
+
+def _find_inputs(
+    place: Place, metadata: TableMetadata, job: JobOptions, rewrites: Sequence[Rewrite], executor: Executor | None
+) -> _Inputs:
+    wanted = {_absolute(path, metadata) for op in rewrites for path in op.inputs}
+    manifests: set[str] = set()
+
+    def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:
+        if entry.data_file.content != FileContent.DATA:
+            return True
+        found = entry.is_live and entry.data_file.file_path in wanted
+        if found:
+            manifests.add(manifest.manifest_path)
+        return found
+
+    head = branch_head(metadata, job.branch)
+    tasks = {} if head is None else _by_path(scan(place.operations.storage, metadata, head, executor, keep=keep))
+    missing = sorted(wanted - tasks.keys())
+    if head is None or missing:
+        raise StalePlanError(
+            f"{len(missing)} of the {len(wanted)} planned files are no longer in the table, the first of them "
+            f"{missing[0]}; make the plan again"
+        )
+    return _Inputs(head, [_group(op, metadata, tasks) for op in rewrites], frozenset(manifests))
+
+
+def _by_path(tasks: Iterator[FileScanTask]) -> dict[str, FileScanTask]:
+    return {task.data_file.file_path: task for task in tasks}
+
+
+def _group(op: Rewrite, metadata: TableMetadata, tasks: dict[str, FileScanTask]) -> RewriteGroup:
+    found = [tasks[_absolute(path, metadata)] for path in op.inputs]
+    return RewriteGroup(
+        group=op.group,
+        partition=found[0].data_file.partition,
+        spec_id=op.spec_id,
+        tasks=tuple(found),
+        bytes=op.bytes,
+        split_size=op.split_size or op.bytes,
+        expected_outputs=op.expected_outputs,
+        max_output_size=op.max_output_size or op.bytes,
+    )
+
+
+def _absolute(path: str, metadata: TableMetadata) -> str:
+    """The location of a file that a plan names: relative to the table, or in full where it lies elsewhere."""
+    if path.startswith(("/", "file:")) or "://" in path:
+        return path
+    return f"{metadata.location.rstrip('/')}/{path}"
+
+
+@attrs.frozen(eq=False)
+class _Run:
+    """One application of one plan."""
+
+    place: Place
+    job: JobOptions
+    metadata: TableMetadata
+    inputs: _Inputs
+    executor: Executor | None
+    world: Surroundings
+    done: _Done
+    unsettled: dict[int, RewrittenGroup] = attrs.field(factory=dict)  # written, and nobody tried to commit them yet
+
+    def all(self) -> None:
+        """Rewrite, commit as groups get ready, and look at the result."""
+        waiting: list[_Rewritten] = []
+        size = self.job.groups_per_commit(len(self.inputs.groups))
+        try:
+            with closing(self._rewritten()) as results:
+                for group, result in results:
+                    if isinstance(result, _Failure):
+                        self._failed(group, result)
+                        continue
+                    waiting.append((group, result))
+                    if len(waiting) == size:
+                        self._commit(waiting)
+                        waiting = []
+            if waiting:
+                self._commit(waiting)
+        except LakemetaError:
+            self._remove(list(self.unsettled.values()))
+            raise
+        self._check_commits()
+        if self.job.remove_dangling_deletes:
+            self._remove_dangling()
+
+    def _rewritten(self) -> Generator[tuple[RewriteGroup, RewrittenGroup | _Failure], None, None]:
+        """The groups with what became of them; closing it waits for those under way."""
+        order, order_id = row_order(self.metadata, self.job)
+        # Workers need the table's shape and not its history, which may be large.
+        shape = attrs.evolve(
+            self.metadata, snapshots=(), refs={}, current_snapshot_id=None, snapshot_log=(), metadata_log=()
+        )
+        work = RewriteJob(self.place.operations.storage, shape, self.world.new_uuid(), order, order_id)
+        here = self.executor is None or isinstance(self.executor, LocalExecutor)
+        executor = LocalExecutor(self.job.threads) if here or self.executor is None else self.executor
+        rewrite = partial(_rewrite_batch, work, here, self.unsettled)
+        at_once = self.job.max_concurrent if not here else None
+        for part in batched(self.inputs.groups, at_once or len(self.inputs.groups)):
+            results = executor.map_batches(rewrite, part, batch_size=1)
+            try:
+                for group, result in zip(part, results, strict=True):
+                    if isinstance(result, RewrittenGroup):
+                        self.unsettled[group.group] = result
+                    yield group, result
+            finally:
+                if isinstance(results, Generator):
+                    results.close()
+
+    def _failed(self, group: RewriteGroup, failure: _Failure) -> None:
+        if not self.job.partial_progress:
+            raise failure.error
+        _log.warning("group %d was not rewritten: %s", group.group, failure.error)
+        self.done.failed.append(group)
+        self.done.notes.append(f"group {group.group} was not rewritten: {failure.error}")
+
+    def _commit(self, batch: Sequence[_Rewritten]) -> None:
+        """Commit some groups. With partial progress a commit that surely failed is told, and the others go on."""
+        for group, _ in batch:
+            del self.unsettled[group.group]
+        try:
+            self.done.snapshot = self._replace(batch)
+        except CommitStateUnknownError:
+            raise
+        except LakemetaError as error:
+            self._remove([result for _, result in batch])
+            if not self.job.partial_progress:
+                raise
+            _log.warning("a commit of %d groups failed: %s", len(batch), error)
+            self.done.notes.append(f"a commit of {len(batch)} groups failed: {error}")
+            return
+        self.done.commits += 1
+        self.done.groups += batch
+        self.done.removed_deletes += len(_vectors(batch))
+
+    def _replace(self, batch: Sequence[_Rewritten]) -> Snapshot | None:
+        sequence = self.inputs.head.sequence_number if self.job.use_starting_sequence_number else None
+        update = SnapshotUpdate(
+            added=tuple(file for _, result in batch for file in result.files),
+            removed=tuple(task.data_file for group, _ in batch for task in group.tasks),
+            removed_deletes=_vectors(batch),
+            starting_snapshot_id=self.inputs.head.snapshot_id,
+            data_sequence_number=sequence,
+            branch=self.job.branch,
+            properties=ENGINE,
+            hints=self.inputs.hints,
+        )
+        return self._update(lambda _: update)
+
+    def _update(self, update_of: Callable[[TableMetadata], SnapshotUpdate | None]) -> Snapshot | None:
+        """Commit the update that a function gives for a version of the table; None is nothing to do."""
+        operations = self.place.operations
+        taken = operations.current().metadata.snapshots_by_id
+        new = NewManifests(operations.metadata_location, self.world.new_uuid(), self.world.new_snapshot_id(taken))
+        stored = StoredManifests(operations.storage, {}, self.executor)
+
+        def change(base: Base) -> Draft | None:
+            stored.specs = base.metadata.specs_by_id
+            update = update_of(base.metadata)
+            return None if update is None else next_snapshot(update, base, stored, new)
+
+        return commit(operations, change, self.world)
+
+    def _check_commits(self) -> None:
+        """Raise if more commits failed than the job allows; groups that were not rewritten make theirs fail."""
+        if not self.job.partial_progress:
+            return
+        failed = min(len(self.inputs.groups), self.job.max_commits) - self.done.commits
+        if failed > self.job.max_failed_commits:
+            raise LakemetaError(
+                f"{PARTIAL} is true but {failed} rewrite commits failed. This is more than the maximum allowed "
+                f"failures of {self.job.max_failed_commits}. If this is persistent it may help to increase "
+                f"{MAX_COMMITS}; {'; '.join(self.done.notes)}"
+            )
+
+    def _remove_dangling(self) -> None:
+        """Remove deletes that apply to nothing, in a commit of its own; looked for anew on every attempt."""
+        removed: list[DataFile] = []
+
+        def find(metadata: TableMetadata) -> SnapshotUpdate | None:
+            head = branch_head(metadata, self.job.branch)
+            assert head is not None, "a table that was just rewritten has a snapshot"
+            storage = self.place.operations.storage
+            deletes = live_deletes(storage, metadata, head, self.executor)
+            tasks = scan(storage, metadata, head, self.executor) if deletes else iter(())
+            removed[:] = dangling_deletes(tasks, deletes)
+            return (
+                SnapshotUpdate(
+                    removed_deletes=tuple(removed),
+                    starting_snapshot_id=head.snapshot_id,
+                    branch=self.job.branch,
+                    properties=ENGINE,
+                )
+                if removed
+                else None
+            )
+
+        self.done.snapshot = self._update(find) or self.done.snapshot
+        self.done.removed_deletes += len(removed)
+
+    def _remove(self, results: Sequence[RewrittenGroup]) -> None:
+        files = [file.file_path for result in results for file in result.files]
+        remove_files(self.place.operations.storage, files)
+
+
+def _vectors(batch: Sequence[_Rewritten]) -> tuple[DataFile, ...]:
+    """The deletion vectors of the files that a batch replaces; they go with their files."""
+    deletes = (delete for group, _ in batch for task in group.tasks for delete in task.deletes)
+    return tuple({file_key(delete): delete for delete in deletes if delete.is_deletion_vector}.values())
+
+
+def _rewrite_batch(
+    job: RewriteJob, here: bool, finished: dict[int, RewrittenGroup], groups: Sequence[RewriteGroup]
+) -> Iterator[RewrittenGroup | _Failure]:
+    """Rewrite groups on a worker; ``here`` says that it is in this process, where ``finished`` is seen.
+
+    A worker elsewhere may be one of two at the same group: attempts have numbers of their own.
+    """
+    attempt = 0 if here else secrets.randbelow(1 << 31)
+    for group in groups:
+        try:
+            result = finished[group.group] = rewrite_group(job, group, attempt)
+            yield result
+        except LakemetaError as error:
+            yield _Failure(group.group, error)
+
+
+def _report(plan: Plan, place: Place, done: _Done) -> Report:
+    result: dict[str, Any] = {
+        "rewritten_data_files_count": sum(len(group.tasks) for group, _ in done.groups),
+        "added_data_files_count": sum(len(result.files) for _, result in done.groups),
+        "rewritten_bytes_count": sum(group.bytes for group, _ in done.groups),
+        "failed_data_files_count": sum(len(group.tasks) for group in done.failed),
+        "removed_delete_files_count": done.removed_deletes,
+    }
+    committed = None if done.snapshot is None else str(done.snapshot.snapshot_id)
+    return Report(plan.header.plan, place.url, committed, result=result, notes=tuple(done.notes))

@@ -1,0 +1,102 @@
+"""What an Iceberg table is and how healthy it is (I/O: reads all manifests of the current snapshot)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from lakemeta.iceberg.manifest import FileContent
+from lakemeta.iceberg.rewrite import RewriteOptions
+from lakemeta.iceberg.stored_manifests import StoredManifests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lakemeta.executor import Executor
+    from lakemeta.iceberg.manifest import DataFile
+    from lakemeta.iceberg.metadata import TableMetadata
+    from lakemeta.iceberg.planning import Place
+
+
+@attrs.frozen
+class IcebergFacts:
+    """The facts of one table; sizes are bytes, times are ms since the epoch.
+
+    ``small_files`` are data files below the size at which a rewrite with default options would leave them alone.
+    """
+
+    location: str
+    uuid: str | None
+    format_version: int
+    metadata_file: str
+    partition_by: tuple[str, ...]
+    sort_order: tuple[str, ...]
+    snapshots: int
+    branches: tuple[str, ...]
+    tags: tuple[str, ...]
+    current_snapshot_id: int | None
+    last_updated_ms: int
+    data_manifests: int
+    delete_manifests: int
+    data_files: int
+    records: int
+    bytes: int
+    small_files: int
+    small_bytes: int
+    position_delete_files: int
+    deletion_vectors: int
+    equality_delete_files: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as a JSON object."""
+        return attrs.asdict(self)
+
+
+def inspect(place: Place, executor: Executor) -> IcebergFacts:
+    """Load the newest metadata and read the manifests of the current snapshot."""
+    loaded = place.operations.refresh()
+    metadata, head = loaded.metadata, loaded.metadata.current_snapshot
+    stored = StoredManifests(place.operations.storage, metadata.specs_by_id, executor)
+    manifests = stored.of(head) if head else ()
+    living = [m for m in manifests if m.may_have_live_files]
+    files = (entry.data_file for entries in stored.stream(living) for entry in entries if entry.is_live)
+    return IcebergFacts(
+        location=metadata.location,
+        uuid=metadata.table_uuid,
+        format_version=metadata.format_version,
+        metadata_file=loaded.location,
+        partition_by=tuple(f"{f.transform}({f.name})" for f in metadata.spec.fields),
+        sort_order=tuple(_sort_fields(metadata)),
+        snapshots=len(metadata.snapshots),
+        branches=tuple(sorted(name for name, ref in metadata.refs.items() if ref.is_branch)),
+        tags=tuple(sorted(name for name, ref in metadata.refs.items() if not ref.is_branch)),
+        current_snapshot_id=metadata.current_snapshot_id,
+        last_updated_ms=metadata.last_updated_ms,
+        data_manifests=sum(not m.is_deletes for m in manifests),
+        delete_manifests=sum(m.is_deletes for m in manifests),
+        **_counts(files, RewriteOptions.parse({}, metadata).min_file_size_bytes),
+    )
+
+
+def _counts(files: Iterator[DataFile], small: int) -> Mapping[str, int]:
+    names = ("data_files", "records", "bytes", "small_files", "small_bytes")
+    counts = dict.fromkeys((*names, "position_delete_files", "deletion_vectors", "equality_delete_files"), 0)
+    for file in files:
+        if file.content == FileContent.EQUALITY_DELETES:
+            counts["equality_delete_files"] += 1
+        elif file.content == FileContent.POSITION_DELETES:
+            counts["deletion_vectors" if file.is_deletion_vector else "position_delete_files"] += 1
+        else:
+            size = file.file_size_in_bytes
+            below = size < small
+            for name, number in zip(names, (1, file.record_count, size, below, size * below), strict=True):
+                counts[name] += number
+    return counts
+
+
+def _sort_fields(metadata: TableMetadata) -> Iterator[str]:
+    for field in metadata.sort_order.fields:
+        name = metadata.schema.names.get(field.source_id, f"field {field.source_id}")
+        column = name if str(field.transform) == "identity" else f"{field.transform}({name})"
+        yield f"{column} {field.direction} {field.null_order}"

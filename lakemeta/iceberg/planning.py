@@ -1,0 +1,86 @@
+"""Plans a rewrite of data files from the stored table (I/O: reads metadata and manifests)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakemeta.errors import OptionError
+from lakemeta.iceberg.expressions import TRUE
+from lakemeta.iceberg.job_options import JobOptions
+from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.row_ordering import row_order
+from lakemeta.iceberg.scanning import scan
+from lakemeta.iceberg.where import parse_where
+from lakemeta.iceberg.write_settings import check_format
+from lakemeta.plan import Plan, PlanHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalog import TableOperations
+    from lakemeta.iceberg.metadata import Snapshot, TableMetadata
+
+REWRITE_DATA_FILES: Final = "iceberg.rewrite-data-files"
+
+
+@attrs.frozen(eq=False)
+class Place:
+    """A table and what the caller calls it."""
+
+    url: str
+    operations: TableOperations
+
+
+def plan_rewrite(place: Place, options: Mapping[str, str], where: str | None, executor: Executor) -> Plan:
+    """Plan on the newest version of the table; an empty table gives an empty plan.
+
+    Raises OptionError for options or a filter that make no sense, in the engine's words where it has any.
+    """
+    metadata = place.operations.refresh().metadata
+    job = JobOptions.parse(options)
+    check_format(metadata.properties, write_parquet=job.write_parquet)
+    row_order(metadata, job)
+    head = branch_head(metadata, job.branch)
+    groups = [] if head is None else find_groups(place, metadata, head, options, where, executor)
+    facts = {
+        "table_uuid": metadata.table_uuid,
+        "branch": job.branch,
+        "snapshot_id": None if head is None else head.snapshot_id,
+        "where": where,
+        "groups": len(groups),
+    }
+    header = PlanHeader(
+        plan=REWRITE_DATA_FILES,
+        table=place.url,
+        table_format_version=metadata.format_version,
+        based_on=None if head is None else str(head.snapshot_id),
+        options=options,
+        facts=facts,
+    )
+    return Plan(header, [group.to_operation(metadata) for group in groups])
+
+
+def find_groups(
+    place: Place,
+    metadata: TableMetadata,
+    head: Snapshot,
+    options: Mapping[str, str],
+    where: str | None,
+    executor: Executor,
+) -> list[RewriteGroup]:
+    """The groups of a rewrite of one snapshot."""
+    parsed = RewriteOptions.parse(options, metadata)
+    expression = TRUE if where is None else parse_where(where, metadata.schema)
+    tasks = scan(place.operations.storage, metadata, head, executor, expression)
+    return plan_groups(metadata, tasks, parsed)
+
+
+def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
+    """The head of a branch, None while the table is empty; raises OptionError if there is no such branch."""
+    head = metadata.branch_head(branch)
+    if head is None and metadata.current_snapshot is not None:
+        raise OptionError(f"Cannot rewrite data files for branch {branch}: branch does not exist")
+    return head

@@ -1,0 +1,98 @@
+"""An Iceberg table: open it, plan a rewrite of its data files, look at the plan, apply it (I/O)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakemeta.executor import Executor, LocalExecutor
+from lakemeta.iceberg.apply import apply_rewrite
+from lakemeta.iceberg.commit import surroundings
+from lakemeta.iceberg.inspect import IcebergFacts, inspect
+from lakemeta.iceberg.opening import open_operations
+from lakemeta.iceberg.planning import Place, plan_rewrite
+from lakemeta.iceberg.why import why
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakemeta.iceberg.commit import Surroundings
+    from lakemeta.plan import Plan
+    from lakemeta.report import Report
+
+
+@attrs.frozen
+class IcebergTable:
+    """One Iceberg table on some storage."""
+
+    place: Place
+
+    @classmethod
+    def open(cls, url: str, storage_options: Mapping[str, str] | None = None) -> IcebergTable:
+        """Open the table at a path or URL: its directory, or one of its metadata files.
+
+        A table that a catalog keeps can be inspected and planned from its files, and refuses to be changed.
+
+        Raises:
+            TableNotFoundError: there is no Iceberg table.
+            UnsupportedFeatureError: its version or a feature is one that lakemeta does not handle.
+            CorruptMetadataError: its metadata is damaged.
+        """
+        return cls(Place(url.rstrip("/"), open_operations(url, storage_options)))
+
+    @property
+    def url(self) -> str:
+        """The place of the table as the caller named it."""
+        return self.place.url
+
+    def plan_rewrite_data_files(
+        self,
+        options: Mapping[str, str] | None = None,
+        where: str | None = None,
+        *,
+        executor: Executor | None = None,
+    ) -> Plan:
+        """Plan a rewrite of data files without changing anything.
+
+        ``options`` are those of Iceberg's action, and its arguments ``strategy``, ``sort_order`` and ``branch``;
+        ``where`` picks whole files that may hold matching rows.
+
+        Raises:
+            OptionError: an option or the filter is unknown, malformed or contradictory.
+            UnsupportedFeatureError: the table is to hold another format than Parquet.
+            CorruptMetadataError: a manifest is damaged.
+        """
+        return plan_rewrite(self.place, options or {}, where, executor or LocalExecutor())
+
+    def apply(self, plan: Plan, *, executor: Executor | None = None, world: Surroundings | None = None) -> Report:
+        """Apply a plan: rewrite its groups, commit, and report in the engine's own result names.
+
+        ``world`` gives time, chance and identifiers; by default the real ones.
+
+        Raises:
+            StalePlanError: a file of the plan is no longer in the table; nothing was changed.
+            CommitConflictError: another commit touched the same files; the new files have been removed.
+            CommitStateUnknownError: nobody can say whether a commit happened; nothing was removed.
+            UnsupportedFeatureError: the table cannot be changed by lakemeta.
+        """
+        return apply_rewrite(self.place, plan, executor, world or surroundings())
+
+    def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
+        """What the table is and how healthy it is; reads all manifests of the current snapshot."""
+        return inspect(self.place, executor or LocalExecutor())
+
+    def why(
+        self,
+        file: str,
+        options: Mapping[str, str] | None = None,
+        where: str | None = None,
+        *,
+        executor: Executor | None = None,
+    ) -> str:
+        """One sentence on whether a rewrite with these options would take a file, and why.
+
+        ``file`` is relative to the table's location, or a full location. Raises OptionError if the current snapshot
+        has no such file.
+        """
+        return why(self.place, file, options or {}, where, executor or LocalExecutor())

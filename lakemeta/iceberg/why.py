@@ -1,0 +1,86 @@
+"""Says in one sentence whether a rewrite would take one file, and why (I/O: reads the current snapshot)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakemeta.errors import OptionError
+from lakemeta.iceberg.expressions import TRUE
+from lakemeta.iceberg.job_options import JobOptions
+from lakemeta.iceberg.planning import branch_head
+from lakemeta.iceberg.rewrite import RewriteOptions, plan_groups
+from lakemeta.iceberg.scanning import live_deletes, scan
+from lakemeta.iceberg.where import parse_where
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakemeta.executor import Executor
+    from lakemeta.iceberg.metadata import Snapshot, TableMetadata
+    from lakemeta.iceberg.planning import Place
+    from lakemeta.iceberg.scan import FileScanTask
+
+
+def why(place: Place, file: str, options: Mapping[str, str], where: str | None, executor: Executor) -> str:
+    """One sentence on a data or delete file of the current snapshot.
+
+    Raises OptionError if the snapshot has no such file.
+    """
+    metadata = place.operations.refresh().metadata
+    job = JobOptions.parse(options)
+    parsed = RewriteOptions.parse(options, metadata)
+    head = branch_head(metadata, job.branch)
+    path = file if file.startswith("/") or ":/" in file else f"{metadata.location.rstrip('/')}/{file}"
+    if head is None:
+        raise OptionError(f"{file} is no file of {place.url}: the table is empty")
+    expression = TRUE if where is None else parse_where(where, metadata.schema)
+    tasks = list(scan(place.operations.storage, metadata, head, executor))
+    task = next((t for t in tasks if t.data_file.file_path == path), None)
+    if task is None:
+        return f"{file} {_delete_file(place, metadata, head, path, tasks, executor)}"
+    matching = scan(place.operations.storage, metadata, head, executor, expression)
+    chosen = {t.data_file.file_path: t for t in matching}
+    if path not in chosen:
+        return f"{file} stays: no row of it can match the filter"
+    for group in plan_groups(metadata, chosen.values(), parsed):
+        if any(t.data_file.file_path == path for t in group.tasks):
+            return (
+                f"{file} would be rewritten: {_reason(task, parsed)}; group {group.group} has {len(group.tasks)} files"
+            )
+    return f"{file} stays: {_stays(task, parsed)}"
+
+
+def _reason(task: FileScanTask, options: RewriteOptions) -> str:
+    least, most = options.min_file_size_bytes, options.max_file_size_bytes
+    if task.length < least:
+        return f"its {task.length} bytes are below min-file-size-bytes ({least})"
+    if task.length > most:
+        return f"its {task.length} bytes are above max-file-size-bytes ({most})"
+    return "rewrite-all is set" if options.rewrite_all else f"{len(task.deletes)} delete files apply to it"
+
+
+def _stays(task: FileScanTask, options: RewriteOptions) -> str:
+    least, most = options.min_file_size_bytes, options.max_file_size_bytes
+    if least <= task.length <= most:
+        return f"its {task.length} bytes lie from {least} to {most}, and few deletes apply to it"
+    return (
+        f"its {task.length} bytes are outside {least} to {most}, but its group has too few files or bytes "
+        f"(min-input-files is {options.min_input_files})"
+    )
+
+
+def _delete_file(
+    place: Place,
+    metadata: TableMetadata,
+    head: Snapshot,
+    path: str,
+    tasks: list[FileScanTask],
+    executor: Executor,
+) -> str:
+    deletes = live_deletes(place.operations.storage, metadata, head, executor)
+    if not any(entry.data_file.file_path == path for entry in deletes):
+        raise OptionError(f"{path} is no live file of snapshot {head.snapshot_id}; give a path that the table lists")
+    applied = sum(any(delete.file_path == path for delete in task.deletes) for task in tasks)
+    if applied:
+        return f"stays: it is a delete file that applies to {applied} data files, and goes once none is left"
+    return "stays until it ages or remove-dangling-deletes is set: it is a delete file that applies to no data file"
