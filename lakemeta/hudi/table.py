@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
+from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.hudi.apply import begin, request, run
 from lakemeta.hudi.commit import Clock, utc_now
 from lakemeta.hudi.inspect import HudiFacts, inspect
 from lakemeta.hudi.load import load_config
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.planning import Place, plan_clean
+from lakemeta.hudi.planning import PLAN_KIND, Place, plan_clean
 from lakemeta.hudi.why import why
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from lakemeta.hudi.properties import TableConfig
@@ -31,10 +33,17 @@ class HudiTable:
 
     place: Place
     config: TableConfig
+    on_event: Callable[[Event], None] | None = None
 
     @classmethod
-    def open(cls, url: str, storage_options: Mapping[str, str] | None = None) -> HudiTable:
-        """Open the table at a path or URL.
+    def open(
+        cls,
+        url: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> HudiTable:
+        """Open the table at a path or URL; ``on_event`` hears of every plan and every application.
 
         Raises:
             TableNotFoundError: there is no Hudi table.
@@ -43,7 +52,11 @@ class HudiTable:
         """
         storage, root = open_storage(url, storage_options)
         named = url.rstrip("/") if "://" in url else storage.url(root)
-        return cls(Place(named, storage, root), load_config(storage, root))
+        return cls(Place(named, storage, root), load_config(storage, root), on_event)
+
+    @property
+    def _watch(self) -> Watch:
+        return Watch(self.url, self.on_event, utc_now)
 
     @property
     def url(self) -> str:
@@ -68,7 +81,9 @@ class HudiTable:
             CorruptMetadataError: an instant's file is damaged.
         """
         parsed = CleanOptions.parse(options or {})
-        return plan_clean(self.place, parsed, now or utc_now(), executor or LocalExecutor(), explain=explain)
+        executor = executor or LocalExecutor()
+        make = partial(plan_clean, self.place, parsed, now or utc_now(), executor, explain=explain)
+        return self._watch.plan(PLAN_KIND, make)
 
     def apply(
         self,
@@ -87,8 +102,12 @@ class HudiTable:
             StalePlanError: the table has moved in a way that could make the plan wrong; nothing was changed.
             UnsupportedFeatureError: the table has a metadata table, or needs a lock or a rollback that lakemeta lacks.
         """
-        applying = begin(self.place, plan, executor or LocalExecutor(), clock, drop_metadata=drop_metadata_table)
-        return run(applying)
+        executor = executor or LocalExecutor()
+
+        def work() -> Report:
+            return run(begin(self.place, plan, executor, clock, drop_metadata=drop_metadata_table))
+
+        return self._watch.apply(plan.header.plan, work)
 
     def inspect(self, *, executor: Executor | None = None) -> HudiFacts:
         """What the table is and how healthy it is; lists every partition once."""
