@@ -129,7 +129,7 @@ def report(place: Place, plan: Plan, executed: list[Executed]) -> Report:
 def cleaner_plan(place: Place, plan: Plan, state: TableState) -> CleanerPlan:
     """The engine's form of a plan. Paths carry a scheme unless a metadata table serves the table, as Hudi's do."""
     facts = plan.header.facts
-    base = place.root if state.config.has_metadata_table else engine_url(place)
+    base = place.root if state.config.has_metadata_table else place.engine_url(place.root)
     files: dict[str, list[CleanPlanFile]] = {}
     for op in plan.deletes():
         files.setdefault(op.partition, []).append(CleanPlanFile(f"{base}/{op.path}"))
@@ -143,11 +143,6 @@ def cleaner_plan(place: Place, plan: Plan, state: TableState) -> CleanerPlan:
         plan.dropped_partitions() if facts["partitions"] else None,
         {SAVEPOINTED_TIMESTAMPS: ",".join(savepoints)} if savepoints else {},
     )
-
-
-def engine_url(place: Place) -> str:
-    """The table root as Hudi names it: ``file:/...`` on a local disk, the URL as given elsewhere."""
-    return f"file:{place.root}" if place.storage.scheme == "file" else place.url
 
 
 def _result(executed: list[Executed]) -> Mapping[str, object]:

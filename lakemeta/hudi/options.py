@@ -138,7 +138,15 @@ _OPTIONS: Final = (
     _Option("empty_clean_interval_hours", "hoodie.write.empty.clean.interval.hours", _whole),
     _Option("heartbeat_interval_ms", "hoodie.client.heartbeat.interval_in_ms", _whole),
     _Option("heartbeat_misses", "hoodie.client.heartbeat.tolerable.misses", _whole),
+    _Option("rollback_by_markers", "hoodie.rollback.using.markers", _truth),
+    _Option("concurrency_mode", "hoodie.write.concurrency.mode", _text),
     _Option("lock_provider", "hoodie.write.lock.provider", _text),
+    _Option("lock_retries", "hoodie.write.lock.client.num_retries", _whole),
+    _Option("lock_retry_wait_ms", "hoodie.write.lock.client.wait_time_ms_between_retry", _whole),
+    _Option("lock_wait_ms", "hoodie.write.lock.wait_time_ms", _whole),
+    _Option("lock_path", "hoodie.write.lock.filesystem.path", _text),
+    _Option("lock_expire_minutes", "hoodie.write.lock.filesystem.expire", _whole),
+    _Option("lock_validity_s", "hoodie.write.lock.storage.validity.timeout.secs", _whole),
     _Option("drop_savepointed", "lakemeta.clean.drop-savepointed-partitions", _truth),
     _Option("timezone", "lakemeta.timeline.timezone", _zone),
     # The rest changes no plan; a writer's configuration may carry it.
@@ -146,8 +154,11 @@ _OPTIONS: Final = (
     _Option(None, "hoodie.clean.parallelism", _whole, "hoodie.cleaner.parallelism"),
     _Option(None, "hoodie.clean.async.enabled", _truth, "hoodie.clean.async"),
     _Option(None, "hoodie.prewrite.cleaner.policy", _text),
-    _Option(None, "hoodie.write.concurrency.mode", _text),
-    _Option(None, "hoodie.rollback.using.markers", _truth),
+    _Option(None, "hoodie.write.lock.num_retries", _whole),
+    _Option(None, "hoodie.write.lock.wait_time_ms_between_retry", _whole),
+    _Option(None, "hoodie.write.lock.max_wait_time_ms_between_retry", _whole),
+    _Option(None, "hoodie.write.lock.storage.renew.interval.secs", _whole),
+    _Option(None, "hoodie.rollback.parallelism", _whole),
     _Option(None, "hoodie.archive.automatic", _truth),
     _Option(None, "hoodie.archive.beyond.savepoint", _truth),
     _Option(None, "hoodie.metadata.enable", _truth),
@@ -175,7 +186,15 @@ class CleanOptions:
     empty_clean_interval_hours: int = 0
     heartbeat_interval_ms: int = 60_000
     heartbeat_misses: int = 2
+    rollback_by_markers: bool = True
+    concurrency_mode: str = "SINGLE_WRITER"
     lock_provider: str | None = None
+    lock_retries: int = 50
+    lock_retry_wait_ms: int = 5_000
+    lock_wait_ms: int = 60_000
+    lock_path: str | None = None
+    lock_expire_minutes: int = 0
+    lock_validity_s: int = 300
     drop_savepointed: bool = False
     timezone: str | None = None
     given: Mapping[str, str] = attrs.field(factory=dict)

@@ -37,6 +37,10 @@ class Place:
     storage: Storage
     root: str
 
+    def engine_url(self, path: str) -> str:
+        """A store path as Hudi names it: ``file:/...`` on a local disk, under the URL as given elsewhere."""
+        return f"file:{path}" if self.storage.scheme == "file" else self.url + path[len(self.root) :]
+
 
 def plan_clean(
     place: Place, options: CleanOptions, now: datetime, executor: Executor, *, explain: bool = False

@@ -36,6 +36,8 @@ HUDI_IO = [
     "metadata_off",
     "metadata_table",
     "planning",
+    "rollback_apply",
+    "rollback_planning",
     "rollback_run",
     "sample",
     "table",

@@ -1,0 +1,153 @@
+"""Applies rollback plans, and rolls back what a LAZY clean finds failed (I/O).
+
+Rules of this module:
+
+1. Every write of a plan is looked at again. One that completed, or whose writer lives again, makes the plan stale, and
+   so does one that would be undone otherwise than planned: a marker more, a file less.
+2. A write that has been rolled back since by somebody is done; one whose rollback was begun is finished as begun.
+3. Newest writes go first, as in Hudi.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakemeta.errors import StalePlanError, UnsupportedFeatureError
+from lakemeta.hudi.commit import InstantWriter
+from lakemeta.hudi.failed_writes import is_alive, pending_writes
+from lakemeta.hudi.load import InstantReader, load_state
+from lakemeta.hudi.options import CleanOptions
+from lakemeta.hudi.planning import read_heartbeats, timezone
+from lakemeta.hudi.rollback import decode_rolled_back
+from lakemeta.hudi.rollback_planning import FailedWrite, epoch_ms, failed_write, pending_rollbacks
+from lakemeta.hudi.rollback_run import RolledBack, roll_back
+from lakemeta.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.hudi.commit import Clock
+    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.state import TableState
+    from lakemeta.plan import Plan
+
+
+@attrs.frozen
+class Failures:
+    """The failed writes of a table as it is now: those to undo, newest first."""
+
+    place: Place
+    options: CleanOptions
+    state: TableState
+    writes: tuple[FailedWrite, ...]
+
+
+def find_failures(
+    place: Place, options: CleanOptions, wanted: Iterable[str], executor: Executor, clock: Clock
+) -> Failures:
+    """Look at the ``wanted`` writes again, and at every rollback that was begun.
+
+    Raises StalePlanError for a wanted write that completed or whose writer lives (rule 1).
+    """
+    state = load_state(place.storage, place.root, executor)
+    beats, now_ms = read_heartbeats(place), epoch_ms(clock())
+    begun = pending_rollbacks(place, state, beats, options, now_ms)
+    pending = {i.requested for i in pending_writes(state.timeline, state.clusterings)}
+    undone = rolled_back_writes(place, state, executor)
+    for instant in wanted:
+        _check(instant, state, pending | set(begun) | undone)
+        if is_alive(instant, beats, options, now_ms):
+            raise StalePlanError(f"the writer of {instant} is alive again; plan again")
+    left = (set(wanted) & pending) | set(begun)
+    writes = tuple(failed_write(place, state, options, i, begun, executor) for i in sorted(left, reverse=True))
+    return Failures(place, options, state, writes)
+
+
+def rolled_back_writes(place: Place, state: TableState, executor: Executor) -> set[str]:
+    """The writes that completed rollbacks on the active timeline undid."""
+    reader = InstantReader(place.storage, f"{place.root}/{state.config.timeline_folder}", executor)
+    rollbacks = reader.decode(state.timeline.completed.of_actions("rollback"), decode_rolled_back)
+    return {instant for _, instants in rollbacks for instant in instants}
+
+
+def undo(failures: Failures, executor: Executor, clock: Clock) -> list[RolledBack]:
+    """Roll back all the failed writes; stops after one that a file is in the way of."""
+    place, config = failures.place, failures.state.config
+    if failures.writes and config.has_metadata_table:
+        raise UnsupportedFeatureError(
+            f"{place.url} has a metadata table, which must be told of the rollback of {failures.writes[0].instant}; "
+            "let a Hudi writer roll it back"
+        )
+    writer = InstantWriter(place.storage, place.root, config, timezone(config, failures.options), clock)
+    done: list[RolledBack] = []
+    for write in failures.writes:
+        done.append(roll_back(place, writer, write, executor))
+        if not done[-1].complete:
+            break
+    return done
+
+
+def apply_rollback(place: Place, plan: Plan, executor: Executor, clock: Clock) -> Report:
+    """Apply a rollback plan exactly as it was planned.
+
+    Raises StalePlanError if the table has moved in a way that makes it wrong (rule 1), UnsupportedFeatureError if the
+    table has a metadata table; nothing is changed then.
+    """
+    options = CleanOptions.parse(plan.header.options)
+    facts = plan.header.facts
+    failures = find_failures(place, options, facts["failed_writes"], executor, clock)
+    for write in failures.writes:
+        _refuse_different(place, plan, write)
+    return _report(place, plan, undo(failures, executor, clock))
+
+
+def _check(instant: str, state: TableState, expected: set[str]) -> None:
+    if instant in expected:
+        return
+    completed = [i for i in state.timeline.completed if i.requested == instant]
+    what = f"{completed[0]} is done" if completed else f"the write at {instant} is gone"
+    raise StalePlanError(f"{what}, and the plan would roll it back; plan again")
+
+
+def _refuse_different(place: Place, plan: Plan, write: FailedWrite) -> None:
+    planned = {op.path for op in plan.deletes() if op.by == write.instant}
+    start = len(place.root) + 1
+    now = {path[start:] for _, _, path in write.deletes(place.root)}
+    blocks = [row[1:] for row in plan.header.facts["rollback_blocks"] if row[0] == write.instant]
+    if write.instant not in plan.header.facts["failed_writes"]:
+        raise StalePlanError(f"a rollback of {write.instant} was begun since the plan; plan again")
+    if planned != now or blocks != [list(block) for block in write.blocks()]:
+        raise StalePlanError(f"the write at {write.instant} has other files than when the plan was made; plan again")
+
+
+def _report(place: Place, plan: Plan, done: Sequence[RolledBack]) -> Report:
+    outcomes = [outcome for one in done for outcome in one.outcomes]
+    sizes = {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
+    complete = [one for one in done if one.complete]
+    return Report(
+        plan=plan.header.plan,
+        table=plan.header.table,
+        committed=complete[-1].rollback if complete else None,
+        deleted_files=sum(o.status == "deleted" for o in outcomes),
+        absent_files=sum(o.status == "absent" for o in outcomes),
+        freed_bytes=sum(sizes.get(o.path, 0) for o in outcomes if o.status == "deleted"),
+        failed=tuple(outcome for outcome in outcomes if not outcome.done),
+        result={
+            "commits_rollback": [one.instant for one in complete],
+            "rollbacks": [one.rollback for one in complete],
+            "total_files_deleted": sum(outcome.done for outcome in outcomes),
+            "time_taken_in_millis": sum(one.millis for one in done),
+            "rollback_log_files": sum(len(files) for one in done for files in one.blocks.values()),
+        },
+        notes=tuple(note for one in done for note in notes(one)),
+    )
+
+
+def notes(done: RolledBack) -> list[str]:
+    """What a person should know of one rollback."""
+    if done.complete:
+        return []
+    return [f"rollback {done.rollback} of {done.instant} stays pending until its files can be deleted"]
