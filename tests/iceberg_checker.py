@@ -37,6 +37,7 @@ class TableState:
         data = read(metadata_file)
         self.metadata = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
         self.read = read
+        self.lost: list[str] = []  # files that rows() looked for in vain
         wanted = self.metadata.get("current-snapshot-id") if snapshot_id is None else snapshot_id
         found = [s for s in self.metadata.get("snapshots", []) if s["snapshot-id"] == wanted]
         self.snapshot: dict[str, Any] | None = found[0] if found else None
@@ -112,7 +113,11 @@ class TableState:
 
     def _file_rows(self, entry: dict[str, Any]) -> Iterator[dict[int, Any]]:
         file = entry["data_file"]
-        data = self.read(file["file_path"])
+        try:
+            data = self.read(file["file_path"])
+        except FileNotFoundError:
+            self.lost.append(file["file_path"])
+            return
         if file["file_format"].upper() == "AVRO":
             reader = fastavro.reader(io.BytesIO(data))
             ids = {f["name"]: f["field-id"] for f in reader.writer_schema["fields"]}

@@ -21,7 +21,6 @@ from lakemeta.executor import LocalExecutor, batched
 from lakemeta.iceberg.commit import commit, remove_files
 from lakemeta.iceberg.dangling import dangling_deletes
 from lakemeta.iceberg.job_options import MAX_COMMITS, PARTIAL, JobOptions
-from lakemeta.iceberg.manifest import FileContent
 from lakemeta.iceberg.manifest_filter import file_key
 from lakemeta.iceberg.new_manifests import NewManifests
 from lakemeta.iceberg.new_snapshot import Base, Draft, next_snapshot
@@ -115,8 +114,6 @@ def _find_inputs(
     manifests: set[str] = set()
 
     def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:
-        if entry.data_file.content != FileContent.DATA:
-            return True
         found = entry.is_live and entry.data_file.file_path in wanted
         if found:
             manifests.add(manifest.manifest_path)

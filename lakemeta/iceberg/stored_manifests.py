@@ -9,6 +9,7 @@ from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
+from lakemeta.iceberg.manifest_scan import scan_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,9 +46,14 @@ class StoredManifests:
             self._entries[manifest.manifest_path] = entries
         return [self._entries[m.manifest_path] for m in manifests]
 
-    def stream(self, manifests: Iterable[ManifestFile]) -> Iterator[tuple[ManifestEntry, ...]]:
-        """The entries of each manifest, read ahead but not remembered."""
-        read = partial(_read_batch, self._storage, self.specs)
+    def stream(
+        self, manifests: Iterable[ManifestFile], metrics: frozenset[int] | None = None
+    ) -> Iterator[tuple[ManifestEntry, ...]]:
+        """The entries of each manifest, read ahead but not remembered.
+
+        With ``metrics``, just what planning needs of data files, and metrics of those columns.
+        """
+        read = partial(_read_batch, self._storage, self.specs, metrics)
         return self._executor.map_batches(read, manifests, batch_size=BATCH_SIZE)
 
 
@@ -63,7 +69,10 @@ def read_snapshot(storage: Storage, snapshot: Snapshot) -> tuple[ManifestFile, .
 
 
 def _read_batch(
-    storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]
+    storage: Storage,
+    specs: Mapping[int, PartitionSpec],
+    metrics: frozenset[int] | None,
+    manifests: Sequence[ManifestFile],
 ) -> Iterator[tuple[ManifestEntry, ...]]:
     for manifest in manifests:
         spec = specs.get(manifest.partition_spec_id)
@@ -72,4 +81,7 @@ def _read_batch(
                 f"{manifest.manifest_path} is of partition spec {manifest.partition_spec_id}, which the table lacks"
             )
         data = storage.read(store_path(storage.scheme, manifest.manifest_path))
-        yield tuple(read_manifest(data, manifest, spec))
+        if metrics is None or manifest.is_deletes:
+            yield tuple(read_manifest(data, manifest, spec))
+        else:
+            yield tuple(scan_manifest(data, manifest, spec, metrics))
