@@ -48,6 +48,7 @@ ICEBERG_IO = [
     "commit",
     "datafile_reader",
     "demo",
+    "group_deletes",
     "group_writer",
     "hadoop",
     "rewrite_group",
