@@ -12,6 +12,7 @@ import click
 
 from lakemeta import __version__
 from lakemeta.cli.demo import demo
+from lakemeta.cli.doctor import doctor
 from lakemeta.cli.hudi import clean, plan_clean
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.errors import LakemetaError
@@ -35,7 +36,7 @@ def plan() -> None:
 
 
 plan.add_command(plan_clean)
-for command in (apply, clean, demo, inspect, why):
+for command in (apply, clean, demo, doctor, inspect, why):
     cli.add_command(command)
 
 

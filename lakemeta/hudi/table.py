@@ -11,6 +11,7 @@ from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.hudi.apply import begin, request, run
 from lakemeta.hudi.commit import Clock, utc_now
+from lakemeta.hudi.doctor import Finding, diagnose
 from lakemeta.hudi.inspect import HudiFacts, inspect
 from lakemeta.hudi.load import load_config
 from lakemeta.hudi.options import CleanOptions
@@ -112,6 +113,17 @@ class HudiTable:
     def inspect(self, *, executor: Executor | None = None) -> HudiFacts:
         """What the table is and how healthy it is; lists every partition once."""
         return inspect(self.place, executor or LocalExecutor())
+
+    def doctor(
+        self,
+        options: Mapping[str, str] | None = None,
+        *,
+        now: datetime | None = None,
+        executor: Executor | None = None,
+    ) -> tuple[Finding, ...]:
+        """What keeps the table from being cleaned with these options, what is wrong with it, what each would free."""
+        parsed = CleanOptions.parse(options or {})
+        return diagnose(self.place, parsed, now or utc_now(), executor or LocalExecutor())
 
     def why(
         self,

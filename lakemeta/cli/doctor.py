@@ -1,0 +1,39 @@
+"""``lakemeta doctor``: what blocks cleaning, what is wrong, what each would free."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from lakemeta.cli.options import common_options, moment, pairs, planning_options
+from lakemeta.cli.output import show_facts
+
+if TYPE_CHECKING:
+    from lakemeta.cli.options import Common
+
+_TITLES = {"blocks": "Blocks cleaning", "wrong": "Wrong", "note": "Worth knowing"}
+
+
+@click.command()
+@click.argument("table_url", metavar="TABLE")
+@planning_options
+@common_options
+def doctor(table_url: str, *, settings: tuple[str, ...], now: str | None, common: Common) -> None:
+    """Say in plain words what blocks cleaning of a Hudi table, what is wrong, and what each would free."""
+    from lakemeta.hudi import HudiTable
+
+    table = HudiTable.open(table_url, common.storage_options)
+    findings = table.doctor(pairs(settings, "--set"), now=moment(now), executor=common.executor("looking"))
+    if common.output != "text":
+        show_facts("", {"table": table.url, "findings": [attrs.asdict(f) for f in findings]}, common.output)
+        return
+    for severity, title in _TITLES.items():
+        sentences = [finding.sentence for finding in findings if finding.severity == severity]
+        if sentences:
+            click.echo(f"{title}:")
+        for sentence in sentences:
+            click.echo(f"  - {sentence}")
+    if not findings:
+        click.echo("Nothing to tell: the table is clean.")

@@ -1,0 +1,220 @@
+"""Says in plain words what keeps a table from being cleaned, what is wrong with it, and what each would free (I/O)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+from lakemeta.errors import PathNotFoundError
+from lakemeta.hudi import clean
+from lakemeta.hudi.decision import decide
+from lakemeta.hudi.failed_writes import HEARTBEAT_FOLDER
+from lakemeta.hudi.filenames import parse_base_file
+from lakemeta.hudi.listing import plan_all_partitions
+from lakemeta.hudi.load import InstantReader, load_state
+from lakemeta.hudi.planning import timezone
+from lakemeta.hudi.timeline import WRITES
+from lakemeta.summary import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import tzinfo
+
+    from lakemeta.executor import Executor
+    from lakemeta.hudi.decision import Decision
+    from lakemeta.hudi.listing import FileRow, PartitionRow
+    from lakemeta.hudi.options import CleanOptions
+    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.state import TableState
+    from lakemeta.hudi.timeline import Instant
+
+_SERVICES: Final = {"compaction": "compaction", "logcompaction": "log compaction", "clustering": "clustering"}
+_NAMED: Final = 3  # how many examples a sentence names
+
+
+@attrs.frozen
+class Finding:
+    """One thing found: it blocks cleaning, it is wrong, or it is worth knowing.
+
+    ``bytes`` is what mending it would free at most, None where that is not a matter of bytes.
+    """
+
+    kind: str
+    severity: Literal["blocks", "wrong", "note"]
+    sentence: str
+    bytes: int | None = None
+
+
+@attrs.frozen
+class _Patient:
+    """The table as it was found."""
+
+    place: Place
+    state: TableState
+    options: CleanOptions
+    decision: Decision
+    rows: tuple[PartitionRow, ...]
+    heartbeats: Mapping[str, int]
+    now: datetime
+    zone: tzinfo
+    executor: Executor
+
+
+def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Executor) -> tuple[Finding, ...]:
+    """Look at a table as a clean with these options would, and list every file once."""
+    state = load_state(place.storage, place.root, executor)
+    heartbeats = _all_heartbeats(place)
+    zone = timezone(state.config, options)
+    decision = decide(state, options, heartbeats, now, zone)
+    rows = plan_all_partitions(place.storage, place.root, decision.context, executor, options.wants, explain=True)
+    patient = _Patient(place, state, options, decision, tuple(rows), heartbeats, now, zone, executor)
+    checks = (_pending_writes, _pending_services, _pending_cleans, _archived_ahead, _savepoints, _missing, _orphans)
+    return tuple(finding for check in (*checks, _due) for finding in check(patient))
+
+
+def _pending_writes(patient: _Patient) -> Iterator[Finding]:
+    actions = ("commit", "deltacommit", "replacecommit")
+    for instant in patient.state.timeline.pending.of_actions(*actions):
+        if instant.requested in patient.state.clusterings:
+            continue
+        written = _files_of(patient, instant.requested)
+        size = sum(file.size for file in written)
+        sentence = (
+            f"{instant.action} {instant.requested} has been {instant.state.name.lower()} for "
+            f"{_age(patient, instant)}, {_heartbeat(patient, instant)}; it wrote {count_of(len(written), 'file')}"
+        )
+        yield Finding("pending_write", "blocks", sentence, size)
+
+
+def _heartbeat(patient: _Patient, instant: Instant) -> str:
+    beat = patient.heartbeats.get(instant.requested)
+    if beat is None:
+        return "without a heartbeat: if no writer is at work, roll it back"
+    silent = timedelta(milliseconds=int(patient.now.timestamp() * 1000) - beat)
+    tolerated = patient.options.heartbeat_interval_ms * patient.options.heartbeat_misses
+    if silent > timedelta(milliseconds=tolerated):
+        return f"and its heartbeat stopped {_words(silent)} ago: roll it back"
+    return "and its heartbeat is fresh: a writer is at work, leave it alone"
+
+
+def _pending_services(patient: _Patient) -> Iterator[Finding]:
+    for instant in patient.state.timeline.pending:
+        name = _SERVICES.get(instant.action)
+        if name is None and instant.requested in patient.state.clusterings:
+            name = "clustering"
+        if name is not None:
+            sentence = (
+                f"{name} {instant.requested} has been pending for {_age(patient, instant)}, and no commit after it is "
+                "cleaned; run it or unschedule it with Hudi"
+            )
+            yield Finding("pending_service", "blocks", sentence)
+
+
+def _pending_cleans(patient: _Patient) -> Iterator[Finding]:
+    for instant in patient.state.timeline.cleans.pending:
+        sentence = f"clean {instant.requested} has been pending for {_age(patient, instant)}; run lakemeta clean"
+        yield Finding("pending_clean", "blocks", sentence)
+
+
+def _archived_ahead(patient: _Patient) -> Iterator[Finding]:
+    if patient.decision.scope.commits is None and "archived" in patient.decision.scope.reason:
+        sentence = f"{patient.decision.scope.reason}, so the next clean looks at the whole table; clean more often"
+        yield Finding("archived_ahead", "note", sentence)
+
+
+def _savepoints(patient: _Patient) -> Iterator[Finding]:
+    pinned: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for file in _judged(patient):
+        if file.reason == clean.SAVEPOINT and file.by is not None:
+            pinned[file.by] += file.size
+            files[file.by] += 1
+    for savepoint in patient.state.timeline.savepoints:
+        at = savepoint.requested
+        if files[at]:
+            sentence = (
+                f"savepoint {at} alone keeps {count_of(files[at], 'file')} ({human_bytes(pinned[at])}) that a clean "
+                "would delete"
+            )
+            yield Finding("savepoint", "note", sentence, pinned[at])
+
+
+def _missing(patient: _Patient) -> Iterator[Finding]:
+    """Newest base files that completed commits wrote and that are not there."""
+    timeline = patient.state.timeline
+    folder = f"{patient.place.root}/{patient.state.config.timeline_folder}"
+    reader = InstantReader(patient.place.storage, folder, patient.executor)
+    newest: dict[tuple[str, str], str] = {}
+    for _, commit in reader.commits(timeline.completed.where(lambda i: i.action in WRITES)):
+        for partition, stats in commit.write_stats.items():
+            for stat in stats:
+                name = str(stat.get("path") or "").rpartition("/")[2]
+                base = parse_base_file(name, 0)
+                if base is not None:
+                    newest[partition, base.file_id] = name
+    there = {file.name for file in _judged(patient)}
+    missing = sorted(
+        f"{partition}/{name}" if partition else name
+        for (partition, file_id), name in newest.items()
+        if name not in there and (partition, file_id) not in patient.state.replaced
+    )
+    if missing:
+        named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+        sentence = f"{count_of(len(missing), 'file')} of completed commits is not there: {named}; restore a savepoint"
+        yield Finding("missing_files", "wrong", sentence)
+
+
+def _orphans(patient: _Patient) -> Iterator[Finding]:
+    pending = {instant.requested for instant in patient.state.timeline.pending}
+    orphans = [f for f in _judged(patient) if f.reason == clean.UNCOMMITTED and f.by not in pending]
+    if orphans:
+        size = sum(file.size for file in orphans)
+        named = ", ".join(file.name for file in orphans[:_NAMED]) + (", ..." if len(orphans) > _NAMED else "")
+        sentence = (
+            f"{count_of(len(orphans), 'file')} ({human_bytes(size)}) belong to no commit on the timeline, and a clean "
+            f"leaves them alone: {named}"
+        )
+        yield Finding("orphans", "wrong", sentence, size)
+
+
+def _due(patient: _Patient) -> Iterator[Finding]:
+    if patient.decision.nothing is not None:
+        yield Finding("nothing_due", "note", f"nothing would be cleaned now: {patient.decision.nothing}")
+        return
+    going = [file for file in _judged(patient) if file.delete]
+    if going:
+        size = sum(file.size for file in going)
+        sentence = f"a clean of the whole table would free {human_bytes(size)} in {count_of(len(going), 'file')}"
+        yield Finding("clean_due", "note", sentence, size)
+
+
+def _judged(patient: _Patient) -> Iterator[FileRow]:
+    return (file for row in patient.rows for file in row.files)
+
+
+def _files_of(patient: _Patient, instant: str) -> list[FileRow]:
+    return [file for file in _judged(patient) if file.reason == clean.UNCOMMITTED and file.by == instant]
+
+
+def _all_heartbeats(place: Place) -> dict[str, int]:
+    try:
+        entries = place.storage.list_dir(f"{place.root}/{HEARTBEAT_FOLDER}")
+    except PathNotFoundError:
+        return {}
+    return {entry.name: entry.modified_ms for entry in entries if not entry.is_dir}
+
+
+def _age(patient: _Patient, instant: Instant) -> str:
+    begun = datetime.strptime(instant.requested[:14], "%Y%m%d%H%M%S").replace(tzinfo=patient.zone)
+    return _words(patient.now - begun)
+
+
+def _words(age: timedelta) -> str:
+    minutes = max(0, int(age.total_seconds() // 60))
+    for unit, size in (("day", 1440), ("hour", 60)):
+        if minutes >= size:
+            return count_of(minutes // size, unit)
+    return count_of(minutes, "minute")
