@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_WORK = ContextVar("work", default="work")
 
 
 class Executor(Protocol):
@@ -57,7 +61,7 @@ class LocalExecutor:
         if batch_size < 1:
             raise OptionError(f"the batch size is {batch_size}; it must be at least 1")
         if self.threads == 1:
-            return (result for batch in batched(items, batch_size) for result in _run(fn, batch))
+            return (result for batch in batched(items, batch_size) for result in run_batch(fn, batch))
         return self._on_pool(fn, batched(items, batch_size))
 
     def _on_pool(self, fn: Callable[[Sequence[T]], Iterable[R]], batches: Iterator[list[T]]) -> Iterator[R]:
@@ -65,7 +69,7 @@ class LocalExecutor:
         with ThreadPoolExecutor(self.threads, thread_name_prefix="lakemeta") as pool:
             try:
                 for batch in batches:
-                    pending.append(pool.submit(_run, fn, batch))
+                    pending.append(pool.submit(run_batch, fn, batch))
                     if len(pending) >= 2 * self.threads:
                         yield from pending.popleft().result()
                 while pending:
@@ -82,11 +86,31 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
-def _run(fn: Callable[[Sequence[T]], Iterable[R]], batch: Sequence[T]) -> list[R]:
+def run_batch(fn: Callable[[Sequence[T]], Iterable[R]], batch: Sequence[T]) -> list[R]:
+    """The results of one batch. Raises ExecutorError, naming the batch, for what is no LakemetaError."""
     try:
         return list(fn(batch))
     except LakemetaError:
         raise
     except Exception as error:
-        what = f"{batch[0]!r:.300} and the {len(batch) - 1} items after it"
-        raise ExecutorError(f"work on {what} failed: {type(error).__name__}: {error}") from error
+        raise ExecutorError(f"work on {describe_batch(batch)} failed: {type(error).__name__}: {error}") from error
+
+
+def describe_batch(batch: Sequence[object]) -> str:
+    """A batch in the words of a message: its first item, and how many there are."""
+    return f"{batch[0]!r:.300} and the {len(batch) - 1} items after it"
+
+
+@contextmanager
+def working_on(name: str) -> Iterator[None]:
+    """Name the work that starts inside, by phase and table, for executors that show what they do."""
+    token = _WORK.set(name)
+    try:
+        yield
+    finally:
+        _WORK.reset(token)
+
+
+def current_work() -> str:
+    """The name that :func:`working_on` gave to the work."""
+    return _WORK.get()

@@ -1,0 +1,200 @@
+"""The executor that runs batches as Spark tasks.
+
+Rules of this module:
+
+1. Batches go to Spark in waves, one job each. A few waves run ahead of the consumer, so a slow task holds up the order
+   of results but not the cluster, and the driver holds a bounded amount of results.
+2. The function is pickled once a call and broadcast. Items and results travel as pickled bytes.
+3. When the consumer stops, by an error, by Ctrl-C or by closing the iterator, the call's job group is cancelled.
+   Spark cannot promise that tasks have ended by then, so work must bear being done again or late: that is the
+   contract of executors.
+4. Jobs run in threads of their own, which take over the caller's local properties (the scheduler pool), so the
+   caller's job group and description stay as they are.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import uuid
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from lakemeta import __version__
+from lakemeta.errors import ExecutorError, OptionError
+from lakemeta.executor import batched, current_work
+from lakemeta_spark.failure import job_failed
+from lakemeta_spark.session import attempts, context_of, find_or_start
+from lakemeta_spark.waves import Wave, Waves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pyspark import Broadcast, SparkContext
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+WAVES_AHEAD = 3
+_CANCEL_AGAIN_AFTER = 0.2  # seconds
+
+
+class SparkExecutor:
+    """Runs batches on the workers of a Spark cluster (an :class:`lakemeta.executor.Executor`).
+
+    ``spark_or_sc`` is a classic SparkSession or SparkContext, which is used and never stopped. ``parallelism`` is the
+    number of tasks in one job; by default as many as Spark has cores at that moment. Many calls may run at once.
+
+    Raises:
+        OptionError: the session is one of Spark Connect, or ``parallelism`` is not positive.
+    """
+
+    def __init__(self, spark_or_sc: Any, parallelism: int | None = None) -> None:
+        if parallelism is not None and parallelism < 1:
+            raise OptionError(f"a parallelism of {parallelism} does no work; give at least 1")
+        self._context = context_of(spark_or_sc)
+        self._parallelism = parallelism
+        self._owned = False
+
+    @classmethod
+    def start(
+        cls, master: str | None = None, conf: Mapping[str, str] | None = None, parallelism: int | None = None
+    ) -> Self:
+        """An executor on the context of this process, or on one that is started here and stopped by :meth:`close`."""
+        context, owned = find_or_start(master, conf or {})
+        executor = cls(context, parallelism)
+        executor._owned = owned
+        return executor
+
+    def close(self) -> None:
+        """Stop Spark if this executor has started it."""
+        if self._owned:
+            self._owned = False
+            self._context.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SparkExecutor({self._context.master}, parallelism={self._parallelism})"
+
+    def map_batches(
+        self, fn: Callable[[Sequence[T]], Iterable[R]], items: Iterable[T], *, batch_size: int
+    ) -> Iterator[R]:
+        """Yield the results of ``fn`` over consecutive batches of ``items``, in input order."""
+        if batch_size < 1:
+            raise OptionError(f"the batch size is {batch_size}; it must be at least 1")
+        waves = Waves(batched(items, batch_size), self._width)
+        return _results(self._context, fn, waves, current_work())
+
+    def _width(self) -> int:
+        return self._parallelism or max(1, self._context.defaultParallelism)
+
+
+def make_executor(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkExecutor:
+    """The executor of ``--executor spark``; close it, or use it as a context manager."""
+    return SparkExecutor.start(master, conf)
+
+
+def _results(context: SparkContext, fn: Callable[[Sequence[T]], Iterable[R]], waves: Waves, work: str) -> Iterator[R]:
+    call: _Call | None = None
+    pending: deque[Future[deque[bytes]]] = deque()
+    with ThreadPoolExecutor(WAVES_AHEAD, thread_name_prefix="lakemeta-spark") as pool:
+        try:
+            for wave in waves:
+                call = call or _Call(context, fn, work)
+                pending.append(call.submit(pool, wave))
+                if len(pending) == WAVES_AHEAD:
+                    yield from _unpacked(pending.popleft().result(), waves)
+            while pending:
+                yield from _unpacked(pending.popleft().result(), waves)
+        finally:
+            if call is not None:
+                call.end(pending)
+
+
+def _unpacked(answers: deque[bytes], waves: Waves) -> Iterator[Any]:
+    while answers:
+        answer = answers.popleft()
+        error, seconds, results = pickle.loads(answer)  # noqa: S301 - made by our own worker
+        if error is not None:
+            raise error
+        waves.saw(len(answer), seconds)
+        yield from results
+
+
+class _Call:
+    """One call of ``map_batches``: its job group, its broadcast function."""
+
+    def __init__(self, context: SparkContext, fn: Callable[..., Any], work: str) -> None:
+        self.name = f"{work}: {_name_of(fn)}"
+        self.group = f"lakemeta {self.name} {uuid.uuid4().hex[:8]}"
+        self.context = context
+        self.stopped = threading.Event()
+        self.broadcast = _broadcast(context, fn)
+        self.attempts = attempts(context)
+
+    def submit(self, pool: ThreadPoolExecutor, wave: Wave) -> Future[deque[bytes]]:
+        """Start the job of a wave on a thread that has the local properties of this one."""
+        from pyspark import inheritable_thread_target
+
+        return pool.submit(inheritable_thread_target(partial(self._collect, wave)))
+
+    def _collect(self, wave: Wave) -> deque[bytes]:
+        from lakemeta_spark.worker import Task
+
+        if self.stopped.is_set():
+            return deque()
+        description = f"{self.name} (batches {wave.first} to {wave.last})"
+        task = Task(self.broadcast, __version__, self.attempts)
+        try:
+            self.context.setJobGroup(self.group, description, interruptOnCancel=True)
+            tasks = self.context.parallelize(wave.tasks, len(wave.tasks))
+            return deque(tasks.mapPartitions(task).collect())
+        except Exception as error:  # noqa: BLE001 - errors of the work are answers; this is Spark's own
+            raise job_failed(error, wave.heads) from None
+
+    def end(self, pending: Iterable[Future[Any]]) -> None:
+        """Cancel the jobs that run, wait until Spark has given them up, and drop the broadcast."""
+        self.stopped.set()
+        running = set(pending)
+        while running:
+            self.context.cancelJobGroup(self.group)  # again, for a job that was just about to start
+            running = wait(running, timeout=_CANCEL_AGAIN_AFTER).not_done
+        if self.context._jsc is not None:  # noqa: SLF001 - None once the context is stopped
+            self.broadcast.destroy()
+
+
+class _AsCloudpickle:
+    """Is unpickled as ``fn``, which may be a lambda or live in a notebook: a broadcast uses plain pickle."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        from pyspark import cloudpickle
+
+        pickler: Any = cloudpickle
+        self._parts = pickler.loads, (pickler.dumps(fn),)
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return self._parts
+
+
+def _broadcast(context: SparkContext, fn: Callable[..., Any]) -> Broadcast[Any]:
+    if context._jsc is None:  # noqa: SLF001 - None once the context is stopped
+        raise ExecutorError("the Spark session has been stopped; start a new one")
+    try:
+        return context.broadcast(_AsCloudpickle(fn))
+    except Exception as error:
+        raise ExecutorError(f"{_name_of(fn)} cannot be shipped to workers: {type(error).__name__}: {error}") from error
+
+
+def _name_of(fn: Any) -> str:
+    """The name of a function, of the one inside a partial, or of a callable object's class, in words."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return str(name).strip("_<>").replace("_", " ")
