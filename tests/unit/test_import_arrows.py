@@ -44,6 +44,7 @@ HUDI_IO = [
     "why",
 ]
 ICEBERG_IO = [
+    "apply",
     "catalog",
     "commit",
     "datafile_reader",
@@ -51,10 +52,16 @@ ICEBERG_IO = [
     "group_deletes",
     "group_writer",
     "hadoop",
+    "inspect",
+    "opening",
+    "planning",
     "rewrite_group",
     "run",
     "sample",
+    "scanning",
+    "stored_manifests",
     "table",
+    "why",
     "write",
 ]
 FORBIDDEN_IN_PURE = ("os", "time", "random", "uuid", "threading", "logging", "fsspec", "pyarrow.fs", "lakemeta.storage")
