@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from lakemeta.iceberg.types import Value
 
@@ -118,7 +118,7 @@ class DataFile:
 
 @attrs.frozen(slots=True, hash=False)
 class ManifestEntry:
-    """What a manifest says about a file. Sequence numbers that are None are inherited (see ``inherit``)."""
+    """What a manifest says about a file. Sequence numbers that are None are inherited (see ``Inheritance``)."""
 
     status: EntryStatus
     snapshot_id: int | None
@@ -132,27 +132,34 @@ class ManifestEntry:
         return self.status != EntryStatus.DELETED
 
 
-def inherit(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    """Fill in what entries take from the manifest list.
+class Inheritance:
+    """What the entries of one manifest take from its line in the manifest list; ask for them in file order.
 
-    Spec: "Sequence Number Inheritance" and "First Row ID Inheritance". Snapshot id wherever it is missing;
-    both sequence numbers of added entries, and of all entries of version 1 manifests (sequence number 0);
-    first row ids of live data files in order, or none if the manifest has none (tables before version 3).
+    Spec: "Sequence Number Inheritance" and "First Row ID Inheritance". Snapshot id wherever it is missing; both
+    sequence numbers of added entries, and of all entries of version 1 manifests (sequence number 0); first row
+    ids of live data files in order, or none if the manifest has none (tables before version 3).
     """
-    sequence, first_row_id = manifest.sequence_number, manifest.first_row_id
-    for entry in entries:
-        takes = entry.status == EntryStatus.ADDED or sequence == 0
-        file = entry.data_file
-        if first_row_id is None:
-            file = file if file.first_row_id is None else attrs.evolve(file, first_row_id=None)
-        elif entry.status != EntryStatus.DELETED and file.first_row_id is None:
-            file = attrs.evolve(file, first_row_id=first_row_id)
-            first_row_id += file.record_count
-        data, own = entry.sequence_number, entry.file_sequence_number
-        yield ManifestEntry(
-            entry.status,
-            manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id,
-            sequence if data is None and takes else data,
-            sequence if own is None and takes else own,
-            file,
-        )
+
+    def __init__(self, manifest: ManifestFile) -> None:
+        """Start at the first entry of a manifest."""
+        self._snapshot_id, self._sequence = manifest.added_snapshot_id, manifest.sequence_number
+        self._next_row_id = manifest.first_row_id
+
+    def of_entry(
+        self, status: EntryStatus, snapshot_id: int | None, sequence: int | None, own: int | None
+    ) -> tuple[int | None, int | None, int | None]:
+        """Snapshot id, data and file sequence number of an entry, given what the manifest says of it."""
+        snapshot_id = self._snapshot_id if snapshot_id is None else snapshot_id
+        if status != EntryStatus.ADDED and self._sequence != 0:
+            return snapshot_id, sequence, own
+        inherited = self._sequence
+        return snapshot_id, inherited if sequence is None else sequence, inherited if own is None else own
+
+    def row_id(self, status: EntryStatus, first_row_id: int | None, records: int) -> int | None:
+        """The first row id of the next entry's file."""
+        if self._next_row_id is None:
+            return None
+        if status == EntryStatus.DELETED or first_row_id is not None:
+            return first_row_id
+        self._next_row_id += records
+        return self._next_row_id - records

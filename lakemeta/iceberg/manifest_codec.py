@@ -16,11 +16,11 @@ from lakemeta.iceberg.manifest import (
     DataFile,
     EntryStatus,
     FileContent,
+    Inheritance,
     ManifestContent,
     ManifestEntry,
     ManifestFile,
     PartitionFieldSummary,
-    inherit,
 )
 from lakemeta.iceberg.manifest_schema import avro_name, avro_record, manifest_entry_type, manifest_list_type
 from lakemeta.iceberg.schema import Schema, schema_to_json
@@ -81,10 +81,10 @@ def read_manifest(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> l
     check_format_version(data, path)
     try:
         partition = partition_reader(schema, spec)
-        entries = [_entry(record, spec.spec_id, partition) for record in records]
+        inherited = Inheritance(manifest)
+        return [_entry(record, spec.spec_id, partition, inherited) for record in records]
     except (TypeError, ValueError, KeyError) as error:
         raise CorruptMetadataError(f"{path} is not a manifest: {type(error).__name__} {error}") from error
-    return list(inherit(entries, manifest))
 
 
 def check_format_version(data: bytes, path: str) -> None:
@@ -167,16 +167,12 @@ def write_manifest(
     )
 
 
-def summarise(
-    types: Sequence[Type], partitions: Sequence[tuple[Value, ...]]
-) -> tuple[PartitionFieldSummary, ...]:
+def summarise(types: Sequence[Type], partitions: Sequence[tuple[Value, ...]]) -> tuple[PartitionFieldSummary, ...]:
     """The partition summaries of a manifest with files in these partitions (engine: PartitionSummary)."""
     return tuple(_summary(kind, [p[i] for p in partitions]) for i, kind in enumerate(types))
 
 
-def partition_reader(
-    schema: avro.Schema, spec: PartitionSpec
-) -> Callable[[Mapping[str, Any]], tuple[Value, ...]]:
+def partition_reader(schema: avro.Schema, spec: PartitionSpec) -> Callable[[Mapping[str, Any]], tuple[Value, ...]]:
     """A function from a partition record of a manifest with this Avro schema to the spec's partition tuple.
 
     Fields are matched by field id, or by name where the manifest has no ids; values not there are None.
@@ -240,48 +236,45 @@ def _summary_from_record(record: Mapping[str, Any]) -> PartitionFieldSummary:
     )
 
 
-def _manifest_record(
-    manifest: ManifestFile, version: int, snapshot_id: int, sequence_number: int
-) -> dict[str, Any]:
+def _manifest_record(manifest: ManifestFile, version: int, snapshot_id: int, sequence_number: int) -> dict[str, Any]:
     sequences = (manifest.sequence_number, manifest.min_sequence_number)
     if UNASSIGNED_SEQUENCE in sequences and manifest.added_snapshot_id != snapshot_id:
-        raise CorruptMetadataError(
-            f"{manifest.manifest_path} has no sequence number and is not of this snapshot"
-        )
+        raise CorruptMetadataError(f"{manifest.manifest_path} has no sequence number and is not of this snapshot")
     if version == 1 and manifest.is_deletes:
         raise CorruptMetadataError("a table of format version 1 cannot have delete manifests")
     record = {name: getattr(manifest, name) for name in _LIST_NAMES.values()}
     own, least = (sequence_number if s == UNASSIGNED_SEQUENCE else s for s in sequences)
     if manifest.partitions is not None:
         record["partitions"] = [
-            {
-                name: getattr(s, name)
-                for name in ("contains_null", "contains_nan", "lower_bound", "upper_bound")
-            }
+            {name: getattr(s, name) for name in ("contains_null", "contains_nan", "lower_bound", "upper_bound")}
             for s in manifest.partitions
         ]
     return {**record, "content": int(manifest.content), "sequence_number": own, "min_sequence_number": least}
 
 
 def _entry(
-    record: Mapping[str, Any], spec_id: int, partition: Callable[[Mapping[str, Any]], tuple[Value, ...]]
+    record: Mapping[str, Any],
+    spec_id: int,
+    partition: Callable[[Mapping[str, Any]], tuple[Value, ...]],
+    inherited: Inheritance,
 ) -> ManifestEntry:
     file = record["data_file"]
     rest: dict[str, Any] = {name: file.get(name) for name in _OTHERS}
     rest |= {name: _pairs(file.get(name)) for name in _MAPS}
     rest |= {name: None if file.get(name) is None else tuple(file[name]) for name in _LISTS}
+    status, records = EntryStatus(record["status"]), file["record_count"]
+    rest["first_row_id"] = inherited.row_id(status, rest["first_row_id"], records)
+    own = (record.get(name) for name in ("snapshot_id", "sequence_number", "file_sequence_number"))
     return ManifestEntry(
-        EntryStatus(record["status"]),
-        record.get("snapshot_id"),
-        record.get("sequence_number"),
-        record.get("file_sequence_number"),
+        status,
+        *inherited.of_entry(status, *own),
         DataFile(
             content=FileContent(file.get("content", 0)),
             file_path=file["file_path"],
             file_format=file["file_format"],
             spec_id=spec_id,
             partition=partition(file["partition"]),
-            record_count=file["record_count"],
+            record_count=records,
             file_size_in_bytes=file["file_size_in_bytes"],
             **rest,
         ),

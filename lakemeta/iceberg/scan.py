@@ -12,7 +12,7 @@ from lakemeta.iceberg.evaluators import file_may_match, manifest_may_match, part
 from lakemeta.iceberg.expressions import TRUE, Expression, field_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from lakemeta.iceberg.metadata import TableMetadata
@@ -33,37 +33,41 @@ class FileScanTask:
         return self.data_file.file_size_in_bytes
 
 
-class ReadManifest(Protocol):
-    """Gives the entries of a manifest in order, with what they inherit."""
+class ReadManifests(Protocol):
+    """Gives the entries of each of some manifests, in order, with what they inherit."""
 
-    def __call__(self, manifest: ManifestFile, metrics: frozenset[int] | None) -> Iterable[ManifestEntry]:
-        """``metrics`` names the columns whose metrics are needed, None all; entries may carry more."""
+    def __call__(
+        self, manifests: Sequence[ManifestFile], metrics: frozenset[int] | None
+    ) -> Iterable[Iterable[ManifestEntry]]:
+        """Everything if ``metrics`` is None (``manifest_codec.read_manifest``).
+
+        Else what planning needs of data files, and metrics of those columns (``manifest_scan.scan_manifest``).
+        """
         ...
 
 
 def plan_files(
     metadata: TableMetadata,
     manifests: Iterable[ManifestFile],
-    read: ReadManifest,
+    read: ReadManifests,
     where: Expression = TRUE,
 ) -> Iterator[FileScanTask]:
     """The live data files of a snapshot that may hold rows matching ``where``, in manifest-list order.
 
     ``manifests`` is the snapshot's manifest list. Delete manifests are read first, then data manifests one by
-    one, so that memory holds one manifest and all delete files.
+    one, so that memory holds all delete files and the manifests that ``read`` reads ahead.
     """
     listed = [m for m in manifests if m.may_have_live_files]
     filters = _PartitionFilters(metadata, where)
     matching = [m for m in listed if filters.may_match(m)]
-    deletes = (e for m in matching if m.is_deletes for e in read(m, None) if e.is_live)
-    index = DeleteFileIndex(metadata, deletes)
-    metrics = field_ids(where) | index.equality_ids
-    for manifest in matching:
-        if not manifest.is_deletes:
-            holds = filters.test(manifest.partition_spec_id)
-            for entry in read(manifest, metrics):
-                if entry.is_live and holds(entry.data_file.partition) and _may_match(where, entry.data_file):
-                    yield _task(entry, index)
+    deletes = [m for m in matching if m.is_deletes]
+    index = DeleteFileIndex(metadata, (e for entries in read(deletes, None) for e in entries if e.is_live))
+    data = [m for m in matching if not m.is_deletes]
+    for manifest, entries in zip(data, read(data, field_ids(where) | index.equality_ids), strict=True):
+        holds = filters.test(manifest.partition_spec_id)
+        for entry in entries:
+            if entry.is_live and holds(entry.data_file.partition) and _may_match(where, entry.data_file):
+                yield _task(entry, index)
 
 
 class _PartitionFilters:

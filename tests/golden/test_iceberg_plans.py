@@ -10,15 +10,17 @@ from iceberg_cases import CASES, Case, unpack
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
+from lakemeta.iceberg.manifest_scan import scan_manifest
 from lakemeta.iceberg.metadata_json import load_metadata
 from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, partition_json, plan_groups
 from lakemeta.iceberg.scan import plan_files
 from lakemeta.iceberg.where import parse_where
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from lakemeta.iceberg.manifest import DataFile
+    from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from lakemeta.iceberg.metadata import TableMetadata
 
 DAYS = {"ts_day"}  # recorded as a number of days
@@ -38,15 +40,19 @@ class Planned:
         self.manifests = read_manifest_list(data, snapshot.manifest_list)
         self.entries = lru_cache(None)(self._entries)
 
-    def _entries(self, path: str) -> Any:
+    def _entries(self, path: str, metrics: frozenset[int] | None) -> list[ManifestEntry]:
         manifest = next(m for m in self.manifests if m.manifest_path == path)
         spec = self.metadata.specs_by_id[manifest.partition_spec_id]
-        return read_manifest(self.case.local(path).read_bytes(), manifest, spec)
+        data = self.case.local(path).read_bytes()
+        return read_manifest(data, manifest, spec) if metrics is None else scan_manifest(data, manifest, spec, metrics)
+
+    def read(self, manifests: Sequence[ManifestFile], metrics: frozenset[int] | None) -> Iterator[list[ManifestEntry]]:
+        return (self.entries(m.manifest_path, metrics) for m in manifests)
 
     def groups(self, options: dict[str, str], where: str | None) -> list[RewriteGroup]:
         parsed = RewriteOptions.parse(options, self.metadata)
         expression = parse_where(where or "true", self.metadata.schema)
-        tasks = plan_files(self.metadata, self.manifests, lambda m, metrics: self.entries(m.manifest_path), expression)
+        tasks = plan_files(self.metadata, self.manifests, self.read, expression)
         return plan_groups(self.metadata, tasks, parsed)
 
     def delete(self, file: DataFile) -> str:

@@ -55,7 +55,7 @@ class Rewritten:
         assert snapshot.manifest_list
         manifests = read_manifest_list(self.case.local(snapshot.manifest_list).read_bytes(), snapshot.manifest_list)
         expression = parse_where(where or "true", self.metadata.schema)
-        return list(plan_files(self.metadata, manifests, lambda m, _: self.entries(m), expression))
+        return list(plan_files(self.metadata, manifests, lambda ms, _: map(self.entries, ms), expression))
 
     def entries(self, manifest: Any) -> Any:
         spec = self.metadata.specs_by_id[manifest.partition_spec_id]

@@ -1,0 +1,337 @@
+r"""Reading from a data manifest just what planning needs, several times faster than decoding all of it.
+
+Most bytes of a manifest are metrics that planning never looks at, but Avro has no way to seek over them, and even
+a compiled decoder spends its time on making values of them. Here regular expressions step over whole runs of
+fields: an Avro number is ``[\\x80-\\xff]*[\\x00-\\x7f]``, short texts are an alternation by length, and a map of n
+entries is a pattern of its own. A first byte decides every alternative, so a match is the only way to read
+the bytes. What the patterns do not know (codecs aside) is left to ``manifest_codec.read_manifest``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from lakemeta import avro
+from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileContent, Inheritance, ManifestEntry, ManifestFile
+from lakemeta.iceberg.manifest_codec import check_format_version, partition_reader, read_manifest
+from lakemeta.iceberg.types import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from lakemeta.iceberg.spec import PartitionSpec
+
+    Row = list[Any]
+    Step = Callable[[bytes, int, Row], int]
+    _Find = tuple[int, Callable[[bytes], re.Match[bytes] | None]]
+
+_LONGEST: Final = 127  # bytes of a text that patterns know
+_COUNTS: Final = ("value_counts", "null_value_counts", "nan_value_counts")
+_BOUNDS: Final = ("lower_bounds", "upper_bounds")
+_REPEATED: Final = (
+    "status",
+    "snapshot_id",
+    "sequence_number",
+    "file_sequence_number",
+    "content",
+    "sort_order_id",
+)
+_OTHERS: Final = ("record_count", "file_size_in_bytes", "first_row_id")
+_RAW: Final = ("file_format", "key_metadata", "split_offsets")
+_STATUSES: Final = dict(enumerate(EntryStatus))
+_CONTENTS: Final[dict[int | None, FileContent]] = {None: FileContent.DATA, **dict(enumerate(FileContent))}
+
+
+class _UnfamiliarError(Exception):
+    """These bytes are not laid out as the patterns have it; it never leaves this module."""
+
+
+def scan_manifest(
+    data: bytes, manifest: ManifestFile, spec: PartitionSpec, metrics: frozenset[int]
+) -> list[ManifestEntry]:
+    """The entries of a data manifest as ``read_manifest`` gives them, without most metrics.
+
+    Files carry counts and bounds of the columns ``metrics`` alone (None of no column), and no column_sizes,
+    equality_ids, referenced_data_file, content_offset and content_size_in_bytes. Raises CorruptMetadataError.
+    """
+    try:
+        return list(_scan(data, manifest, spec, metrics))
+    except (_UnfamiliarError, IndexError, UnicodeDecodeError, KeyError, ValueError):
+        return read_manifest(data, manifest, spec)
+
+
+def _scan(data: bytes, manifest: ManifestFile, spec: PartitionSpec, metrics: frozenset[int]) -> Iterator[ManifestEntry]:
+    check_format_version(data, manifest.manifest_path)
+    schema, blocks = avro.read_blocks(data, manifest.manifest_path)
+    names, steps = _layout(json.dumps(schema), bool(metrics))
+    entry = _entry_maker(names, _partitions(schema, spec), manifest, spec, metrics)
+    for count, block in blocks:
+        position = 0
+        for _ in range(count):
+            row: Row = []
+            for step in steps:
+                position = step(block, position, row)
+            yield entry(row)
+        if position != len(block):
+            raise _UnfamiliarError
+
+
+def _entry_maker(
+    names: tuple[str, ...],
+    partition: Callable[[bytes], tuple[Value, ...]],
+    manifest: ManifestFile,
+    spec: PartitionSpec,
+    metrics: frozenset[int],
+) -> Callable[[Row], ManifestEntry]:
+    inherited = Inheritance(manifest)
+    at = {name: i for i, name in enumerate(names)}
+    last = len(names)  # of what a manifest does not have, None is put there
+    repeated, others, raw = ([at.get(n, last) for n in group] for group in (_REPEATED, _OTHERS, _RAW))
+    measured = _measured(at, last, metrics)
+    path, where = at["file_path"], at["partition"]
+
+    def entry(row: Row) -> ManifestEntry:
+        row.append(None)
+        code, snapshot, sequence, own, content, order = [_seen(row[i]) for i in repeated]
+        records, size, first = [_number(row[i]) for i in others]
+        form, key, offsets = [row[i] for i in raw]
+        status = _STATUSES[code]
+        known: list[Any] = [None, *[_metrics(row[i], find, value) for i, find, value in measured]]
+        known += (_bytes(key), _longs(offsets), None, order, inherited.row_id(status, first, records))
+        spec_id, text = spec.spec_id, _text(form)
+        kind = _CONTENTS[content]
+        file = DataFile(kind, row[path], text, spec_id, partition(row[where]), records, size, *known)
+        return ManifestEntry(status, *inherited.of_entry(status, snapshot, sequence, own), file)
+
+    return entry
+
+
+def _partitions(schema: avro.Schema, spec: PartitionSpec) -> Callable[[bytes], tuple[Value, ...]]:
+    """Decodes partition records, each different one once: files of one partition share its tuple."""
+    data_file = next(f["type"] for f in schema["fields"] if f["name"] == "data_file")
+    record = next(f["type"] for f in data_file["fields"] if f["name"] == "partition")
+    read, known = partition_reader(schema, spec), dict[bytes, tuple[Value, ...]]()
+
+    def partition(raw: bytes) -> tuple[Value, ...]:
+        found = known.get(raw)
+        if found is None:
+            found = known[raw] = read(avro.read_datum(record, raw, "a partition"))
+        return found
+
+    return partition
+
+
+@lru_cache(maxsize=64)
+def _layout(schema_text: str, with_metrics: bool) -> tuple[tuple[str, ...], tuple[Step, ...]]:
+    """How entries of an Avro schema are stepped through, and the names of what a row then holds."""
+    layout = _Layout(with_metrics)
+    layout.record(json.loads(schema_text))
+    layout.flush()
+    return tuple(layout.names), tuple(layout.steps)
+
+
+class _Layout:
+    """Collects fields into patterns as long as possible."""
+
+    def __init__(self, with_metrics: bool) -> None:
+        self.keep = (*_REPEATED, *_OTHERS, *_RAW, *((_COUNTS + _BOUNDS) if with_metrics else ()))
+        self.names: list[str] = []
+        self.steps: list[Step] = []
+        self.pattern = b""
+
+    def record(self, schema: avro.Schema) -> None:
+        for field in schema["fields"]:
+            self.field(field["name"], field["type"])
+
+    def field(self, name: str, kind: avro.Schema) -> None:
+        if name == "data_file":
+            self.record(kind)
+        elif name == "partition":
+            self.names.append(name)
+            self.pattern += b"(" + _pattern(kind) + b")"
+        elif name == "file_path" and kind == "string":
+            self.names.append(name)
+            self.pattern += b"(" + _VARINT + b")"
+            self.flush()
+            self.steps.append(_path)
+        elif _is_array(kind):
+            self.flush()
+            kept = name in self.keep
+            self.names += [name] * kept
+            self.steps.append(_array(_pattern(kind[1]["items"]), kept))
+        else:
+            self.pattern += self.captured(name, kind)
+
+    def captured(self, name: str, kind: avro.Schema) -> bytes:
+        """A field's pattern; what is kept is a group, which is None for null."""
+        if name not in self.keep:
+            return _pattern(kind)
+        self.names.append(name)
+        if isinstance(kind, list) and len(kind) == 2 and kind[0] == "null":
+            return b"(?:\\x00|\\x02(" + _pattern(kind[1]) + b"))"
+        if isinstance(kind, list):
+            raise _UnfamiliarError
+        return b"(" + _pattern(kind) + b")"
+
+    def flush(self) -> None:
+        """End the pattern here."""
+        if self.pattern:
+            self.steps.append(_stretch(re.compile(self.pattern, re.DOTALL)))
+        self.pattern = b""
+
+
+def _stretch(pattern: re.Pattern[bytes]) -> Step:
+    match = pattern.match
+
+    def step(block: bytes, position: int, row: Row) -> int:
+        found = match(block, position)
+        if found is None:
+            raise _UnfamiliarError
+        row.extend(found.groups())
+        return found.end()
+
+    return step
+
+
+def _path(block: bytes, position: int, row: Row) -> int:
+    end: int = position + _number(row[-1])
+    row[-1] = block[position:end].decode()
+    return end
+
+
+def _array(item: bytes, kept: bool) -> Step:
+    def step(block: bytes, position: int, row: Row) -> int:
+        if block[position] == 0:  # the null of the union
+            if kept:
+                row.append(None)
+            return position + 1
+        count = block[position + 1]
+        if block[position] != 2 or count & 1:
+            raise _UnfamiliarError
+        if count > 0x7F:
+            if block[position + 2] > 0x3F:
+                raise _UnfamiliarError
+            count = count & 0x7F | block[position + 2] << 7
+        found = _array_pattern(item, count >> 1)(block, position + 1)
+        if found is None:
+            raise _UnfamiliarError
+        if kept:
+            row.append(found[0])
+        return found.end()
+
+    return step
+
+
+@lru_cache(maxsize=4096)
+def _array_pattern(item: bytes, count: int) -> Callable[[bytes, int], re.Match[bytes] | None]:
+    """Matches one block of ``count`` items and the end of the array, or an empty array."""
+    if count == 0:
+        return re.compile(b"\\x00").match
+    return re.compile(re.escape(_length(count)) + b"(?:%b){%d}+\\x00" % (item, count), re.DOTALL).match
+
+
+def _is_array(kind: avro.Schema) -> bool:
+    return (
+        isinstance(kind, list)
+        and len(kind) == 2
+        and kind[0] == "null"
+        and isinstance(kind[1], dict)
+        and kind[1].get("type") == "array"
+    )
+
+
+_VARINT: Final = rb"[\x80-\xff]*+[\x00-\x7f]"
+
+
+def _length(number: int) -> bytes:
+    """A count or length below 8192 as Avro writes it."""
+    twice = 2 * number
+    return bytes([twice]) if twice < 0x80 else bytes([twice & 0x7F | 0x80, twice >> 7])
+
+
+def _short_text() -> bytes:
+    common = (8, 4, 16, 1)  # numbers, and texts of truncated metrics
+    lengths = [*common, *(n for n in range(_LONGEST + 1) if n not in common)]
+    choices = [re.escape(_length(n)) + b".{%d}" % n for n in lengths]
+    return b"(?>" + b"|".join(choices) + b")"
+
+
+_PATTERNS: Final[dict[str, bytes]] = {
+    "null": b"",
+    "boolean": b"[\\x00\\x01]",
+    "int": _VARINT,
+    "long": _VARINT,
+    "float": b".{4}",
+    "double": b".{8}",
+    "string": _short_text(),
+    "bytes": _short_text(),
+}
+
+
+def _pattern(kind: avro.Schema) -> bytes:
+    if isinstance(kind, str) and kind in _PATTERNS:
+        return _PATTERNS[kind]
+    if isinstance(kind, list) and len(kind) < 64:
+        return b"(?>" + b"|".join(re.escape(bytes([2 * i])) + _pattern(k) for i, k in enumerate(kind)) + b")"
+    if not isinstance(kind, dict):
+        raise _UnfamiliarError  # the name of a type defined before
+    if kind["type"] == "record":
+        return b"".join(_pattern(field["type"]) for field in kind["fields"])
+    return b".{%d}" % kind["size"] if kind["type"] == "fixed" else _pattern(kind["type"])
+
+
+def _number(raw: bytes | None) -> Any:
+    """The value of an Avro int or long; None stays None."""
+    if raw is None:
+        return None
+    zigzag = shift = 0
+    for byte in raw:
+        zigzag |= (byte & 0x7F) << shift
+        shift += 7
+    return (zigzag >> 1) ^ -(zigzag & 1)
+
+
+_seen = lru_cache(maxsize=4096)(_number)  # for numbers that most entries of a manifest share
+
+
+def _bytes(raw: bytes | None) -> bytes | None:
+    return None if raw is None else raw[1 if raw[0] < 0x80 else 2 :]
+
+
+@lru_cache(maxsize=64)
+def _text(raw: bytes) -> str:
+    return raw[1 if raw[0] < 0x80 else 2 :].decode()
+
+
+@lru_cache(maxsize=1024)
+def _longs(raw: bytes | None) -> tuple[int, ...] | None:
+    if raw is None:
+        return None
+    numbers = [_number(number) for number in re.findall(_VARINT, raw)]
+    return tuple(numbers[1:-1])  # between the count and the end of the array
+
+
+def _measured(
+    at: Mapping[str, int], last: int, metrics: frozenset[int]
+) -> list[tuple[int, list[_Find], Callable[[bytes], Any]]]:
+    """Where in a row each map of metrics is, how columns are found in it, and what their values are."""
+    counts = [(i, _finder(i, _VARINT)) for i in sorted(metrics)]
+    bounds = [(i, _finder(i, _PATTERNS["bytes"])) for i in sorted(metrics)]
+    found: list[tuple[int, list[_Find], Callable[[bytes], Any]]]
+    found = [(at.get(name, last), counts, _number) for name in _COUNTS]
+    return found + [(at.get(name, last), bounds, _bytes) for name in _BOUNDS]
+
+
+def _finder(field_id: int, value: bytes) -> Callable[[bytes], re.Match[bytes] | None]:
+    """Finds the value of one key in a map, stepping over whole items."""
+    key = re.escape(avro.write_datum('"int"', field_id))
+    return re.compile(b"%b(?:%b%b)*?%b(%b)" % (_VARINT, _VARINT, value, key, value), re.DOTALL).match
+
+
+def _metrics(raw: bytes | None, finders: list[_Find], value: Callable[[bytes], Any]) -> dict[int, Any] | None:
+    if raw is None:
+        return None
+    return {i: value(found[1]) for i, find in finders if (found := find(raw)) is not None}
