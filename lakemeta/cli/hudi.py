@@ -64,6 +64,8 @@ def clean(
     changes = needs_apply(plan) or drop_metadata_table
     if common.output == "text" and (not common.quiet or (changes and not yes)):
         show_plan(plan, "text")
+    if not changes and common.output == "text" and not common.quiet:
+        return  # the plan has said that there is nothing to do
     if changes:
         confirm(yes=yes)
     apply_plan(table, plan, common, schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
@@ -113,6 +115,6 @@ def _plan(
     from lakemeta.hudi import HudiTable
 
     options, at = pairs(settings, "--set"), moment(now)
-    table = HudiTable.open(table_url, common.storage_options)
+    table = HudiTable.open(table_url, common.storage_options, on_event=common.on_event)
     executor = common.executor("looking at partitions")
     return table, table.plan_clean(options, now=at, executor=executor, explain=explain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -15,6 +16,7 @@ from lakemeta.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from lakemeta.events import Event
     from lakemeta.executor import Executor
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -28,6 +30,17 @@ class Common:
     storage_options: dict[str, str]
     output: str
     quiet: bool
+    run_log: Path | None = None
+
+    def on_event(self, event: Event) -> None:
+        """Append an event to the run log, if one was asked for; raises OptionError if it cannot be written."""
+        if self.run_log is None:
+            return
+        try:
+            with self.run_log.open("a", encoding="utf-8") as log:
+                log.write(event.to_json_line())
+        except OSError as error:
+            raise OptionError(f"the run log {self.run_log} cannot be written: {error.strerror}") from None
 
     def executor(self, title: str) -> Executor:
         """The executor asked for; it shows progress on stderr if that is a terminal."""
@@ -49,16 +62,26 @@ def common_options(command: F) -> F:
             show_default=True,
             help="Form of the result on stdout.",
         ),
+        click.option(
+            "--log", "run_log", type=click.Path(path_type=Path), metavar="FILE", help="Append events as JSON lines."
+        ),
         click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks on stderr."),
         click.option("-v", "--verbose", is_flag=True, help="Log to stderr; show where an error came from."),
     ]
 
     def wrapped(
-        *args: Any, executor_name: str, storage: tuple[str, ...], output: str, quiet: bool, verbose: bool, **rest: Any
+        *args: Any,
+        executor_name: str,
+        storage: tuple[str, ...],
+        output: str,
+        run_log: Path | None,
+        quiet: bool,
+        verbose: bool,
+        **rest: Any,
     ) -> Any:
         if verbose:
             logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
-        common = Common(executor_name, pairs(storage, "--storage-option"), output, quiet)
+        common = Common(executor_name, pairs(storage, "--storage-option"), output, quiet, run_log)
         return command(*args, common=common, **rest)
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__

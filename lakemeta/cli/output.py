@@ -119,8 +119,8 @@ def _every_file(plan: Plan) -> None:
 def _report_text(report: Report) -> None:
     if report.committed is None and report.complete:
         click.echo("Nothing to do.")
-    else:
-        click.echo(f"{report.plan} of {report.table}: committed {report.committed}")
+        return
+    click.echo(f"{report.plan} of {report.table}: committed {report.committed}")
     if report.deleted_files or report.absent_files:
         absent = f" ({report.absent_files:,} were gone already)" if report.absent_files else ""
         freed = human_bytes(report.freed_bytes)

@@ -24,7 +24,7 @@ def inspect(table_url: str, *, common: Common) -> None:
     """Say what a table is and how healthy it is."""
     from lakemeta.hudi import HudiTable
 
-    table = HudiTable.open(table_url, common.storage_options)
+    table = HudiTable.open(table_url, common.storage_options, on_event=common.on_event)
     facts = table.inspect(executor=common.executor("listing"))
     show_facts(f"Hudi table {table.url}", {"format": "hudi", **facts.to_json()}, common.output)
 
@@ -38,7 +38,7 @@ def why(table_url: str, file: str, *, settings: tuple[str, ...], now: str | None
     """Say in one sentence why FILE of TABLE stays or would be deleted."""
     from lakemeta.hudi import HudiTable
 
-    table = HudiTable.open(table_url, common.storage_options)
+    table = HudiTable.open(table_url, common.storage_options, on_event=common.on_event)
     sentence = table.why(file, pairs(settings, "--set"), now=moment(now))
     if common.output == "text":
         click.echo(sentence)
@@ -58,7 +58,7 @@ def apply(plan_file: Path, *, schedule_only: bool, drop_metadata_table: bool, co
         raise UnsupportedFeatureError(f"{plan_file} is a {plan.header.plan} plan, which this lakemeta cannot apply")
     from lakemeta.hudi import HudiTable
 
-    table = HudiTable.open(plan.header.table, common.storage_options)
+    table = HudiTable.open(plan.header.table, common.storage_options, on_event=common.on_event)
     apply_plan(table, plan, common, schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
 
 
