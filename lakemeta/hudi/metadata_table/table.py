@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from lakemeta.storage import Storage
 
 BASE_PATH: Final = ".hoodie/metadata"
+_READABLE_WHEN_PENDING: Final = ("deltacommit", "clean", "rollback")
 
 
 @attrs.frozen
@@ -97,7 +98,7 @@ class MetadataTable:
         path = f"{root}/{BASE_PATH}"
         _check_version(storage, path, config)
         timeline = _load_timeline(storage, f"{path}/{config.timeline_folder}")
-        unfinished = [i for i in timeline.pending if i.action != "deltacommit"]
+        unfinished = [i for i in timeline.pending if i.action not in _READABLE_WHEN_PENDING]
         if unfinished:
             raise UnsupportedFeatureError(
                 f"the metadata table has the pending action {unfinished[0]}; let a Hudi writer finish it first"
@@ -131,18 +132,18 @@ class MetadataTable:
         """Key -> merged record of one of its partitions."""
         records: dict[str, Record] = {}
         validity = self._validity(assume_completed)
-        for group in self._slices(partition, validity):
+        for group in self.slices(partition):
             records |= merged_records(self._layers(partition, group, validity))
         return records
 
-    def check_writable(self, instant: str) -> None:
-        """Raise UnsupportedFeatureError unless the clean at ``instant`` may be written here (rule 1)."""
+    def check_writable(self, *own: str) -> None:
+        """Raise UnsupportedFeatureError unless an action may be written here, whose own instants are ``own``."""
         if self.config.metadata_partitions_inflight:
             raise UnsupportedFeatureError(
                 f"{self.root} is building the index {self.config.metadata_partitions_inflight[0]} in its metadata "
                 "table; let the indexer finish, then try again"
             )
-        others = [i for i in self.timeline.pending if i.requested != instant]
+        others = [i for i in self.timeline.pending if i.requested not in own]
         if others:
             raise UnsupportedFeatureError(
                 f"the metadata table has the pending {others[0]} of a writer that died or is at work; "
@@ -156,19 +157,16 @@ class MetadataTable:
         the epoch. Writes nothing, so it is the place to refuse: call it before the first file is deleted.
         """
         self.check_writable(instant)
-        precedent = self._precedent(instant)
+        precedent = self.precedent(instant)
         validity = self._validity()
         before = self.listing()
         complete = with_dropped_files(cleaned, before)
         updates: list[tuple[GroupUpdate, Slice]] = []
-        files_group = self._slices(FILES, validity)[0]
+        files_group = self.slices(FILES)[0]
         if (update := files_update(complete, precedent.record_schema)) is not None:
             updates.append((update, files_group))
         updates += self._index_updates(complete, instant, precedent, validity)
-        files = tuple(
-            new_log_file(u, s, instant, self.config.version, u.encode(precedent.record_schema, instant, now_ms))
-            for u, s in updates
-        )
+        files = self._encode(updates, instant, precedent, now_ms)
         return PreparedClean(instant, files, precedent, listing_after(before, complete))
 
     def commit_clean(self, prepared: PreparedClean, completion: str | None) -> None:
@@ -179,12 +177,8 @@ class MetadataTable:
         there already, it is only checked. Raises CorruptMetadataError if the metadata table does not say
         what was intended: then the clean must not be completed, and the next writer will do it again.
         """
-        at = [i for i in self.timeline if i.requested == prepared.instant]
-        if not any(i.completed for i in at):
-            if at:
-                self._forget(prepared.instant)
-            self._write(prepared, completion)
-        after = attrs.evolve(self, timeline=_load_timeline(self.storage, self._timeline_path))
+        self._commit(prepared.instant, prepared.files, prepared.precedent, completion)
+        after = attrs.evolve(self, timeline=_load_timeline(self.storage, self.timeline_path))
         if after.listing(assume_completed=prepared.instant) != prepared.listing:
             raise CorruptMetadataError(
                 f"the metadata table {self.path} does not list what clean {prepared.instant} left; it stays pending, "
@@ -192,8 +186,30 @@ class MetadataTable:
             )
 
     @property
-    def _timeline_path(self) -> str:
+    def timeline_path(self) -> str:
+        """Where its instants lie."""
         return f"{self.path}/{self.config.timeline_folder}"
+
+    def commit_appended(self, instant: str, update: GroupUpdate | None, now_ms: int) -> None:
+        """Write a delta commit at ``instant`` with one update or none, unless it is there already (version 6)."""
+        precedent = self.precedent(instant)
+        updates = [] if update is None else [(update, self.slices(FILES)[0])]
+        self._commit(instant, self._encode(updates, instant, precedent, now_ms), precedent, None)
+
+    def _encode(
+        self, updates: Iterable[tuple[GroupUpdate, Slice]], instant: str, precedent: Precedent, now_ms: int
+    ) -> tuple[NewLogFile, ...]:
+        schema, version = precedent.record_schema, self.config.version
+        return tuple(new_log_file(u, s, instant, version, u.encode(schema, instant, now_ms)) for u, s in updates)
+
+    def _commit(
+        self, instant: str, files: tuple[NewLogFile, ...], precedent: Precedent, completion: str | None
+    ) -> None:
+        at = [i for i in self.timeline if i.requested == instant and i.action == "deltacommit"]
+        if not any(i.completed for i in at):
+            if at:
+                self._forget(instant)
+            self._write(instant, files, precedent, completion)
 
     def _validity(self, assume_completed: str | None = None) -> Validity:
         return Validity.of(
@@ -204,13 +220,14 @@ class MetadataTable:
             assume_completed=assume_completed,
         )
 
-    def _slices(self, partition: str, validity: Validity) -> tuple[Slice, ...]:
+    def slices(self, partition: str) -> tuple[Slice, ...]:
+        """The newest slice of every file group of a partition, by file id."""
         directory = f"{self.path}/{partition}"
         try:
             names = [entry.name for entry in self.storage.list_dir(directory) if not entry.is_dir]
         except PathNotFoundError:
             names = []
-        slices = newest_slices(partition, names, validity)
+        slices = newest_slices(partition, names, self._validity())
         if not slices:
             raise CorruptMetadataError(
                 f"the metadata table has no file group in {directory}, though the table's properties name it; "
@@ -231,7 +248,7 @@ class MetadataTable:
     ) -> Iterator[tuple[GroupUpdate, Slice]]:
         suffixes = file_suffixes(cleaned)
         for partition in filter(has_records_of_files, self.partitions):
-            groups = self._slices(partition, validity)
+            groups = self.slices(partition)
             for place, group in enumerate(groups):
                 records = newest_records(self._layers(partition, group, validity))
                 position = (group.file_id, place, len(groups))
@@ -239,40 +256,41 @@ class MetadataTable:
                 if update is not None:
                     yield update, group
 
-    def _precedent(self, instant: str) -> Precedent:
+    def precedent(self, instant: str) -> Precedent:
+        """An earlier completed delta commit than the one at ``instant``, to go by."""
         earlier = [i for i in self.timeline.completed.of_actions("deltacommit") if i.requested != instant]
         if not earlier:
             raise UnsupportedFeatureError(
                 f"the metadata table {self.path} has no completed delta commit to go by; let a Hudi writer commit first"
             )
-        path = f"{self._timeline_path}/{earlier[-1].file_name}"
+        path = f"{self.timeline_path}/{earlier[-1].file_name}"
         return read_precedent(self.storage.read(path), path)
 
-    def _write(self, prepared: PreparedClean, completion: str | None) -> None:
+    def _write(self, instant: str, files: tuple[NewLogFile, ...], precedent: Precedent, completion: str | None) -> None:
         version, create = self.config.version, self.storage.create
-        times = prepared.instant, "deltacommit"
-        create(f"{self._timeline_path}/{instant_file_name(*times, State.REQUESTED)}", b"")
-        begun = encode_deltacommit((), prepared.instant, prepared.precedent, version)
-        create(f"{self._timeline_path}/{instant_file_name(*times, State.INFLIGHT)}", begun)
-        for file in prepared.files:
+        begun = encode_deltacommit((), instant, precedent, version)
+        done = encode_deltacommit(files, instant, precedent, version)
+        create(f"{self.timeline_path}/{instant_file_name(instant, 'deltacommit', State.REQUESTED)}", b"")
+        create(f"{self.timeline_path}/{instant_file_name(instant, 'deltacommit', State.INFLIGHT)}", begun)
+        for file in files:
             create(f"{self.path}/{file.path}", file.content)
-        done = encode_deltacommit(prepared.files, prepared.instant, prepared.precedent, version)
-        create(f"{self._timeline_path}/{instant_file_name(*times, State.COMPLETED, completion)}", done)
+        create(f"{self.timeline_path}/{instant_file_name(instant, 'deltacommit', State.COMPLETED, completion)}", done)
 
     def _forget(self, instant: str) -> None:
         """Remove what a crash left of the delta commit at ``instant``: its log files, then its instant (rule 4)."""
-        mine = [path for partition in self.partitions for path in self._log_files_of(partition, instant)]
-        self._delete(mine)
+        mine = [path for partition in self.partitions for path in self.log_files_of(partition, instant)]
+        self.delete(mine)
         for state in (State.INFLIGHT, State.REQUESTED):
-            self._delete([f"{self._timeline_path}/{instant_file_name(instant, 'deltacommit', state)}"])
+            self.delete([f"{self.timeline_path}/{instant_file_name(instant, 'deltacommit', state)}"])
 
-    def _log_files_of(self, partition: str, instant: str) -> Iterator[str]:
+    def log_files_of(self, partition: str, instant: str) -> Iterator[str]:
+        """The paths of the log files that one delta commit wrote into a partition."""
         directory = f"{self.path}/{partition}"
         if self.config.version >= 8:
             logs = (parse_log_file(entry.name, entry.size) for entry in self.storage.list_dir(directory))
             yield from (f"{directory}/{log.name}" for log in logs if log is not None and log.instant == instant)
             return
-        for group in self._slices(partition, self._validity()):
+        for group in self.slices(partition):
             for log in group.log_files:
                 path = f"{directory}/{log.name}"
                 writers = {block.instant_time for block in read_blocks(self.storage.read(path), path)}
@@ -283,7 +301,8 @@ class MetadataTable:
                         f"{path} holds blocks of the unfinished {instant} and of others; let Hudi roll it back"
                     )
 
-    def _delete(self, paths: list[str]) -> None:
+    def delete(self, paths: list[str]) -> None:
+        """Delete files; absent ones are fine, StorageError names one that could not be deleted."""
         failed = [outcome for outcome in self.storage.delete_many(paths) if not outcome.done]
         if failed:
             raise StorageError(f"{failed[0].path} could not be deleted: {failed[0].error}")

@@ -115,6 +115,18 @@ def files_update(cleaned: Sequence[CleanedPartition], schema: RecordSchema) -> G
     return GroupUpdate(FILES, FILES_GROUP, tuple(sorted(puts.items())), tuple(deleted_keys))
 
 
+def appended_update(appended: Mapping[str, Mapping[str, int]], schema: RecordSchema) -> GroupUpdate | None:
+    """The update of the ``files`` partition for new log files: partition path -> name -> size in bytes."""
+    values = {
+        partition_key(partition).encode(): schema.encode_files(
+            RecordType.FILES, [(name, size, False) for name, size in sorted(files.items())]
+        )
+        for partition, files in appended.items()
+        if files
+    }
+    return GroupUpdate(FILES, FILES_GROUP, tuple(sorted(values.items()))) if values else None
+
+
 def file_suffixes(cleaned: Iterable[CleanedPartition]) -> frozenset[str]:
     """How the keys of all records about the cleaned files end."""
     return frozenset(file_suffix(c.path, name) for c in cleaned for name in c.files)
