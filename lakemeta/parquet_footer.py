@@ -133,7 +133,8 @@ def chunk_stats(
     """What one row group holds of a column."""
     meta = chunk[_CHUNK_META][1]
     stats = meta[_STATISTICS][1] if _STATISTICS in meta else {}
-    lower, upper = bounds.get(leaf.path, (None, None))
+    known = (stats[_MIN_VALUE][1], stats[_MAX_VALUE][1]) if has_bounds(chunk) else (None, None)
+    lower, upper = bounds.get(leaf.path, known)
     return ColumnStats(
         field_id=leaf.field_id,
         path=leaf.path,
@@ -141,8 +142,8 @@ def chunk_stats(
         values=meta[_NUM_VALUES][1],
         nulls=stats[_NULL_COUNT][1] if _NULL_COUNT in stats else None,
         nans=nans.get(leaf.path),
-        lower=stats[_MIN_VALUE][1] if _MIN_VALUE in stats else lower,
-        upper=stats[_MAX_VALUE][1] if _MAX_VALUE in stats else upper,
+        lower=lower,
+        upper=upper,
     )
 
 
@@ -183,9 +184,9 @@ def column_chunks(row_group: thrift.Struct) -> Iterator[tuple[tuple[str, ...], t
 
 
 def has_bounds(chunk: thrift.Struct) -> bool:
-    """True if the statistics of a column chunk have a least value."""
+    """True if the statistics of a column chunk have a least and a greatest value."""
     meta = chunk[_CHUNK_META][1]
-    return _STATISTICS in meta and _MIN_VALUE in meta[_STATISTICS][1]
+    return _STATISTICS in meta and {_MIN_VALUE, _MAX_VALUE} <= meta[_STATISTICS][1].keys()
 
 
 def row_group_offset(row_group: thrift.Struct) -> int:
