@@ -1,0 +1,303 @@
+"""Whole rewrites of recorded tables, committed: the table afterwards is the one that real Iceberg made of it.
+
+Sizes of written files differ between writers and are left out, and so are the keys that name the engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from iceberg_cases import DATA, metadata_files, unpack
+from iceberg_checker import TableState
+
+from lakemeta.errors import CorruptMetadataError, LakemetaError, OptionError, PathNotFoundError, UnsupportedFeatureError
+from lakemeta.iceberg import IcebergTable
+
+CASES = (
+    "eq_deletes_v2",
+    "failures",
+    "mixed_formats",
+    "partitioned_v1",
+    "partitioned_v2",
+    "pos_deletes_partition_granularity",
+    "pos_deletes_v2",
+    "schema_evolution_v2",
+    "small_files_v2",
+    "sort_order_v2",
+    "spec_evolution_v2",
+    "split_large_files",
+    "stats_files",
+    "table_properties",
+    "v3_dv_lineage",
+)
+NOT_COMPARED = {
+    "engine-name",
+    "engine-version",
+    "app-id",
+    "app-name",
+    "iceberg-version",
+    "added-files-size",
+    "removed-files-size",
+    "total-files-size",
+}
+# Where the real writer rolled over at another row, as it looks at the size of a file every 1000 rows only.
+ROLLED_OVER_ELSEWHERE = {
+    "02_rewrite_data_files_target20k",
+    "05_rewrite_data_files_rewrite_all_target8k",
+    "05_rewrite_data_files_o4",
+    "02_rewrite_data_files_out0",
+}
+COUNTS = (
+    "partition_spec_id",
+    "content",
+    "sequence_number",
+    "min_sequence_number",
+    "added_files_count",
+    "existing_files_count",
+    "deleted_files_count",
+    "added_rows_count",
+    "existing_rows_count",
+    "deleted_rows_count",
+    "first_row_id",
+)
+
+
+def recorded() -> list[tuple[str, str]]:
+    """(case, action) of every rewrite that started from the recorded table."""
+    found = []
+    for case in CASES:
+        with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{case}.tar.xz").read_bytes()))) as archive:
+            names = [n for n in archive.getnames() if n.endswith("/expected.json") and "_rewrite_data_files_" in n]
+        found += [(case, Path(name).parent.name) for name in sorted(names)]
+    return [pair for pair in found if pair not in CHAINED]
+
+
+CHAINED = {  # the table was changed by SQL in between, or what is asked for is not offered
+    ("eq_deletes_v2", "08_rewrite_data_files_chain_all_again_dangling"),
+    ("mixed_formats", "02_rewrite_data_files_to_orc"),
+    ("mixed_formats", "03_rewrite_data_files_to_avro"),
+    ("spec_evolution_v2", "04_rewrite_data_files_after_drop_field_chained"),
+    ("v3_dv_lineage", "09_rewrite_data_files_chain_b_again"),
+    ("small_files_v2", "18_rewrite_data_files_again_after_default_2"),
+    *(
+        ("table_properties", f"0{n}_rewrite_data_files_{name}")
+        for n, name in enumerate(
+            (
+                "metrics_none",
+                "metrics_counts",
+                "metrics_full",
+                "uncompressed_metadata",
+                "datapath",
+                "objstore",
+                "target_prop",
+                "snapshot_id_inh",
+            ),
+            2,
+        )
+    ),
+}
+
+
+class Recorded:
+    """One recorded action, done again."""
+
+    def __init__(self, case, action: str) -> None:
+        self.case, self.name = case, action
+        self.expected = dict(case.actions())[action]
+        arguments = self.expected["action"]["args"]
+        self.options = dict(arguments.get("options") or {})
+        self.options |= {name: arguments[name] for name in ("strategy", "sort_order") if name in arguments}
+        if case.name == "mixed_formats":
+            self.options["lakemeta.write-parquet"] = "true"
+        where = arguments.get("where")
+        self.where = where and where.replace('"', "'")
+        self.before = self.state()
+
+    def state(self) -> TableState:
+        return TableState(str(metadata_files(self.case.table)[-1]))
+
+    def run(self):
+        table = IcebergTable.open(str(self.case.table))
+        return table.apply(table.plan_rewrite_data_files(self.options, self.where))
+
+
+@pytest.fixture
+def action(request, tmp_path) -> Recorded:
+    case, name = request.param
+    return Recorded(unpack(case, tmp_path), name)
+
+
+def params(*, errors: bool) -> list:
+    wrong = ("bad_", "unknown_option", "no_partial", "max_failed_0", "zorder_single_partition_col")
+    chosen = [(c, a) for c, a in recorded() if any(word in a for word in wrong) == errors]
+    return [pytest.param(pair, id="-".join(pair)) for pair in chosen]
+
+
+@pytest.mark.parametrize("action", params(errors=False), indirect=True)
+def test_recorded_rewrite(action):
+    """Result counters, snapshots with their summaries, files removed and kept, manifests, rows and row ids agree."""
+    report = action.run()
+    after = action.state()
+    expected, diff = action.expected, action.expected["diff"]
+    lenient = action.name in ROLLED_OVER_ELSEWHERE
+    assert counters(report.result, lenient) == counters(expected["result"][0], lenient)
+    keys = left_out(action)
+    assert summaries(new_snapshots(action, after), keys) == summaries(diff["new_snapshots"], keys)
+    assert removed(action, after, 0) == {e["file_path"] for e in diff["data_files_removed"]}
+    assert removed(action, after, 1, 2) == {e["file_path"] for e in diff["delete_files_removed"]}
+    assert after.metadata.get("next-row-id") == diff["next_row_id"]["after"]
+    assert after.metadata["last-sequence-number" if after.metadata["format-version"] > 1 else "format-version"] == (
+        diff["last_sequence_number"]["after"] if after.metadata["format-version"] > 1 else 1
+    )
+    if not lenient and action.name not in CONCURRENT:
+        assert manifests(after) == Counter(tuple(m.get(name) or 0 for name in COUNTS) for m in diff["manifests_after"])
+    assert_rows(action, after)
+
+
+# Commits of one run that met: their order is chance, and a retried commit counts replaced manifests twice.
+CONCURRENT = {"04_rewrite_data_files_partial_3commits", "07_rewrite_data_files_partial_progress_desc"}
+ORDER_DEPENDENT = {"manifests-created", "manifests-kept", "manifests-replaced", "total-data-files"}
+
+
+def counters(result, lenient: bool) -> dict:
+    return {k: v for k, v in result.items() if not (lenient and k == "added_data_files_count")}
+
+
+def left_out(action) -> set[str]:
+    files = {"added-data-files", "total-data-files"} if action.name in ROLLED_OVER_ELSEWHERE else set()
+    return NOT_COMPARED | files | (ORDER_DEPENDENT if action.name in CONCURRENT else set())
+
+
+def summaries(snapshots, keys: set[str]) -> list:
+    return sorted(sorted((k, v) for k, v in s["summary"].items() if k not in keys) for s in snapshots)
+
+
+def new_snapshots(action, after) -> list:
+    known = {s["snapshot-id"] for s in action.before.metadata["snapshots"]}
+    return [s for s in after.metadata["snapshots"] if s["snapshot-id"] not in known]
+
+
+def removed(action, after, *contents: int) -> set[str]:
+    gone = set(action.before.paths(*contents)) - set(after.paths(*contents))
+    return {action.case.relative(path) for path in gone}
+
+
+def manifests(after) -> Counter:
+    return Counter(tuple(m.get(name) or 0 for name in COUNTS) for m in after.manifests)
+
+
+def assert_rows(action, after) -> None:
+    rows = after.rows()
+    if action.case.name == "failures":
+        assert [action.case.relative(path) for path in after.lost]
+        return
+    expected = action.expected.get("rows_after")
+    if expected is None:
+        assert rows == action.case.rows()
+        return
+    texts = "\n".join(rows), "\n".join(rows) + "\n"
+    assert expected["sha256"] in {hashlib.sha256(text.encode()).hexdigest() for text in texts}
+
+
+@pytest.mark.parametrize("action", params(errors=True), indirect=True)
+def test_recorded_refusal(action):
+    """What fails in the engine fails here; new data files are gone, and what partial progress committed stays."""
+    files = data_files(action)
+    with pytest.raises((OptionError, PathNotFoundError, LakemetaError)):
+        action.run()
+    after = action.state()
+    assert len(new_snapshots(action, after)) == len(action.expected["diff"]["new_snapshots"])
+    live = {action.case.table / action.case.relative(path) for path in after.paths(0)}
+    assert data_files(action) - files <= live
+
+
+def data_files(action) -> set[Path]:
+    return {path for path in (action.case.table / "data").rglob("*.parquet") if not path.name.startswith(".")}
+
+
+def test_a_second_rewrite_finds_nothing(tmp_path):
+    """After a rewrite the plan is empty, and applying it commits nothing."""
+    action = Recorded(unpack("small_files_v2", tmp_path), "17_rewrite_data_files_again_after_default_1")
+    action.run()
+    state = action.state()
+    report = action.run()
+    assert report.committed is None
+    assert report.result["rewritten_data_files_count"] == 0
+    assert action.state().metadata == state.metadata
+
+
+HINTS = {
+    "01_rewrite_hint_normal": b"6",
+    "02_rewrite_hint_stale": b"3",
+    "03_rewrite_hint_missing": None,
+    "05_rewrite_hint_garbage": b"garbage",
+    "06_rewrite_hint_newline": b"6\n",
+}
+
+
+def hint_of(case) -> Path:
+    return case.table / "metadata" / "version-hint.text"
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_recorded_hints(name, tmp_path):
+    """Whatever the hint says, the newest version is rewritten and the hint is right afterwards."""
+    case = unpack("hadoop_commit_protocol", tmp_path)
+    action = Recorded(case, name)
+    hint_of(case).unlink()
+    if HINTS[name] is not None:
+        hint_of(case).write_bytes(HINTS[name])
+    report = action.run()
+    expected = action.expected["result"]
+    assert report.result == expected["result"]
+    assert hint_of(case).read_text() == expected["hint_after"]
+    assert action.state().rows() == case.rows()
+    assert not hint_of(case).with_name(".version-hint.text.crc").exists()
+
+
+def test_recorded_hint_that_is_too_high(tmp_path):
+    """A hint at a version that is not there is an error, and nothing changes."""
+    case = unpack("hadoop_commit_protocol", tmp_path)
+    hint_of(case).write_bytes(b"99")
+    with pytest.raises(CorruptMetadataError, match="version 99 is missing"):
+        IcebergTable.open(str(case.table))
+
+
+def test_recorded_valid_next_version(tmp_path):
+    """A next version that nobody put into the hint is the table's newest: the commit comes after it."""
+    case = unpack("hadoop_commit_protocol", tmp_path)
+    action = Recorded(case, "07_rewrite_hint_next_exists_valid")
+    metadata = case.table / "metadata"
+    (metadata / "v7.metadata.json").write_bytes((metadata / "v6.metadata.json").read_bytes())
+    report = action.run()
+    assert report.result == action.expected["result"]["result"]
+    assert hint_of(case).read_text() == "8"
+
+
+def test_recorded_garbage_next_version(tmp_path):
+    """A next version that is no metadata is an error."""
+    case = unpack("hadoop_commit_protocol", tmp_path)
+    (case.table / "metadata" / "v7.metadata.json").write_text('{"garbage": true}')
+    with pytest.raises(CorruptMetadataError, match="format-version"):
+        IcebergTable.open(str(case.table))
+
+
+def test_a_table_of_a_catalog_can_be_planned_and_not_changed(tmp_path):
+    """NNNNN-uuid.metadata.json files without a hint belong to a catalog: the newest is read, a commit is refused."""
+    case = unpack("jdbc_catalog_v2", tmp_path)
+    names = sorted(path.name for path in case.table.rglob("*"))
+    table = IcebergTable.open(str(case.table))
+    plan = table.plan_rewrite_data_files({"rewrite-all": "true"})
+    assert plan.files == len(TableState(str(case.metadata_files()[-1])).live(0))
+    assert table.inspect().data_files == plan.files
+    with pytest.raises(UnsupportedFeatureError, match="kept by a catalog"):
+        table.apply(plan)
+    by_file = IcebergTable.open(str(case.metadata_files()[-1]))
+    assert by_file.plan_rewrite_data_files({"rewrite-all": "true"}).operations == plan.operations
+    assert sorted(path.name for path in case.table.rglob("*")) == names
