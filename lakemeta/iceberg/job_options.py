@@ -8,7 +8,7 @@ import attrs
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg import options as given
-from lakemeta.iceberg import rewrite
+from lakemeta.iceberg import rewrite, split_combine
 from lakemeta.iceberg.metadata import MAIN_BRANCH
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class JobOptions:
     def parse(cls, options: Mapping[str, str]) -> JobOptions:
         """Read the options of the job; raises OptionError for one that nobody knows, or in the engine's words."""
         strategy = _strategy(options)
-        given.reject_unknown(options, (*rewrite.OPTIONS, *_JOB, *(_SORT if strategy == "sort" else ())))
+        packing = split_combine.OPTIONS if split_combine.is_asked_for(options) else (*rewrite.OPTIONS, "planner")
+        given.reject_unknown(options, (*packing, *_JOB, *(_SORT if strategy == "sort" else ())))
         commits = given.small(options, MAX_COMMITS, 10)
         parsed = cls(
             max_concurrent=given.small(options, CONCURRENCY, None),

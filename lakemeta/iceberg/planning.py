@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -12,6 +13,7 @@ from lakemeta.iceberg.job_options import JobOptions
 from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, plan_groups
 from lakemeta.iceberg.row_ordering import row_order
 from lakemeta.iceberg.scanning import scan
+from lakemeta.iceberg.split_combine import SplitCombineOptions, is_asked_for, plan_split_combine
 from lakemeta.iceberg.where import parse_where
 from lakemeta.iceberg.write_settings import check_format
 from lakemeta.plan import Plan, PlanHeader
@@ -72,10 +74,13 @@ def find_groups(
     executor: Executor,
 ) -> list[RewriteGroup]:
     """The groups of a rewrite of one snapshot."""
-    parsed = RewriteOptions.parse(options, metadata)
+    if is_asked_for(options):
+        group = partial(plan_split_combine, options=SplitCombineOptions.parse(options, metadata))
+    else:
+        group = partial(plan_groups, options=RewriteOptions.parse(options, metadata))
     expression = TRUE if where is None else parse_where(where, metadata.schema)
     tasks = scan(place.operations.storage, metadata, head, executor, expression)
-    return plan_groups(metadata, tasks, parsed)
+    return group(metadata, tasks)
 
 
 def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
