@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemeta.errors import UnsupportedFeatureError
-from lakemeta.iceberg.types import LONG, STRING, NestedField
+from lakemeta.iceberg.types import LONG, STRING, NestedField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,8 @@ class DeletedRows:
         """Mark the rows from ``start``, a multiple of 8, whose bits are set, lowest bit first."""
         at = start >> 3
         mine = self._bits[at : at + len(bits)]
-        merged = int.from_bytes(mine, "little") | int.from_bytes(bits[: len(mine)], "little")
+        marked = int.from_bytes(bits[: len(mine)], "little") & ((1 << max(0, self._rows - start)) - 1)
+        merged = int.from_bytes(mine, "little") | marked
         self._bits[at : at + len(bits)] = merged.to_bytes(len(mine), "little")
 
     @property
@@ -136,17 +137,26 @@ def equality_deletes(
 
 def key_columns(batch: pa.RecordBatch, schema: Schema, field_ids: Sequence[int]) -> list[pa.Array]:
     """The columns with the given ids, which may lie in structs; ``schema`` is that of the batch."""
-    return [_column(batch, schema.names[i]) for i in field_ids]
+    return [_column(batch, schema, field_id) for field_id in field_ids]
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    if name in batch.schema.names:
-        return batch.column(name)
-    top = next(n for n in sorted(batch.schema.names, key=len, reverse=True) if name.startswith(n + "."))
-    array = batch.column(top)
-    for part in name[len(top) + 1 :].split("."):
-        array = pc.struct_field(array, part)
-    return array
+def _column(batch: pa.RecordBatch, schema: Schema, field_id: int) -> pa.Array:
+    path = _path(schema.fields, field_id)
+    if path is None:
+        raise UnsupportedFeatureError(f"column id {field_id} lies in a list or map, so rows cannot be told by it")
+    array = batch.column(schema.fields[path[0]].name)
+    return pc.struct_field(array, path[1:]) if path[1:] else array
+
+
+def _path(fields: Sequence[NestedField], field_id: int) -> list[int] | None:
+    """Where a field is: its place among the columns, then its places in structs."""
+    for place, field in enumerate(fields):
+        if field.field_id == field_id:
+            return [place]
+        inner = _path(field.type.fields, field_id) if isinstance(field.type, StructType) else None
+        if inner is not None:
+            return [place, *inner]
+    return None
 
 
 def _pair(codes: pa.Array, found: pa.Array, distinct: int) -> pa.Array:

@@ -163,7 +163,7 @@ def z_values(columns: Sequence[pa.Array], string_bytes: int = _STRING_BYTES) -> 
     ``string_bytes``. A column that has given all its bits is skipped.
     """
     sources = [_ordered_words(column, string_bytes) for column in columns]
-    bits = [len(words) * _WORD for words in sources]
+    bits = [8 * string_bytes if _is_text(column.type) else _WORD for column in columns]
     taken = [(n, bit) for bit in range(max(bits)) for n in range(len(sources)) if bit < bits[n]]
     out = []
     for start in range(0, len(taken), _WORD):
@@ -181,7 +181,7 @@ def _shift(words: pa.Array, left: int) -> pa.Array:
 
 def _ordered_words(column: pa.Array, string_bytes: int) -> list[pa.Array]:
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    if _is_text(kind):
         return _from_bytes(column.cast(pa.binary()), string_bytes)
     if pa.types.is_boolean(kind):
         word = pc.multiply(column.cast(pa.uint64()), _u64(0x81 << 56))
@@ -191,6 +191,10 @@ def _ordered_words(column: pa.Array, string_bytes: int) -> list[pa.Array]:
         numbers = column.view(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
         word = pc.bit_wise_xor(numbers.view(pa.uint64()), _u64(1 << 63))
     return [word.fill_null(0)]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _from_floats(column: pa.Array) -> pa.Array:

@@ -1,0 +1,136 @@
+"""Deletion vectors: Roaring bitmaps of every shape, and blobs that are not what they should be."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakemeta.errors import CorruptMetadataError
+from lakemeta.iceberg.delete_filter import DeletedRows
+from lakemeta.iceberg.puffin import DV_MAGIC, deletion_vector
+
+ROWS = 200_000
+POSITIONS = st.builds(
+    lambda single, runs: sorted({*single, *(n for start, size in runs for n in range(start, start + size))}),
+    st.sets(st.integers(0, ROWS - 1), max_size=50),
+    st.lists(st.tuples(st.integers(0, ROWS - 9000), st.integers(1, 9000)), max_size=3),
+)
+
+
+def vector(positions: list[int], *, runs: bool) -> bytes:
+    """A deletion vector blob, with run containers or with array and bitmap containers."""
+    by_high: dict[int, dict[int, list[int]]] = {}
+    for position in positions:
+        high, low = divmod(position, 1 << 32)
+        by_high.setdefault(high, {}).setdefault(low >> 16, []).append(low & 0xFFFF)
+    body = struct.pack("<Q", len(by_high))
+    for high, containers in by_high.items():
+        body += struct.pack("<I", high) + (with_runs(containers) if runs else without_runs(containers))
+    payload = DV_MAGIC + body
+    return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
+
+
+def keys(containers: dict[int, list[int]]) -> bytes:
+    return b"".join(struct.pack("<HH", key, len(lows) - 1) for key, lows in containers.items())
+
+
+def without_runs(containers: dict[int, list[int]]) -> bytes:
+    parts = []
+    for lows in containers.values():
+        if len(lows) <= 4096:
+            parts.append(struct.pack(f"<{len(lows)}H", *lows))
+        else:
+            parts.append(sum(1 << low for low in lows).to_bytes(8192, "little"))
+    head = struct.pack("<II", 12346, len(containers)) + keys(containers)
+    return head + bytes(4 * len(containers)) + b"".join(parts)
+
+
+def with_runs(containers: dict[int, list[int]]) -> bytes:
+    parts = []
+    for lows in containers.values():
+        pairs = [(start, end - start) for start, end in zip(starts_of(lows), ends_of(lows), strict=True)]
+        parts.append(struct.pack("<H", len(pairs)) + b"".join(struct.pack("<HH", *pair) for pair in pairs))
+    count = len(containers)
+    flags = ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
+    offsets = bytes(4 * count) if count >= 4 else b""
+    return struct.pack("<I", 12347 | count - 1 << 16) + flags + keys(containers) + offsets + b"".join(parts)
+
+
+def starts_of(lows: list[int]) -> list[int]:
+    known = set(lows)
+    return [low for low in lows if low - 1 not in known]
+
+
+def ends_of(lows: list[int]) -> list[int]:
+    known = set(lows)
+    return [low for low in lows if low + 1 not in known]
+
+
+def decoded(blob: bytes) -> list[int]:
+    return [
+        start + n
+        for start, bits in deletion_vector(blob, "x.puffin")
+        for n in range(65536)
+        if bits[n >> 3] >> (n & 7) & 1
+    ]
+
+
+@settings(max_examples=30)
+@given(POSITIONS, st.booleans())
+def test_every_kind_of_container_is_read(positions: list[int], runs: bool) -> None:
+    """Arrays, bitmaps and runs hold the positions that were put in."""
+    assert decoded(vector(positions, runs=runs)) == positions
+
+
+def test_positions_beyond_32_bits_and_many_containers() -> None:
+    """A vector has a part for every 2^32 rows; from four containers on, runs have offsets too."""
+    positions = [5, 70_000, 140_000, 210_000, 280_000, (1 << 32) + 7]
+    assert decoded(vector(positions, runs=True)) == decoded(vector(positions, runs=False)) == positions
+
+
+@given(st.data())
+@settings(max_examples=50)
+def test_a_damaged_blob_is_refused(data: st.DataObject) -> None:
+    """A changed byte anywhere, or a missing end, is damage that names the file."""
+    blob = vector([1, 5, 6, 7, 100_000], runs=True)
+    at = data.draw(st.integers(0, len(blob) - 1))
+    changed = blob[:at] + bytes([blob[at] ^ 1 << data.draw(st.integers(0, 7))]) + blob[at + 1 :]
+    for bad in (changed, blob[:at]):
+        with pytest.raises(CorruptMetadataError, match=r"x\.puffin"):
+            list(deletion_vector(bad, "x.puffin"))
+
+
+def test_a_bitmap_that_ends_early_is_refused() -> None:
+    """A right checksum over too few containers is still damage."""
+    payload = DV_MAGIC + struct.pack("<QI", 2, 0) + struct.pack("<II", 12346, 0)
+    blob = struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
+    with pytest.raises(CorruptMetadataError, match="cut off"):
+        list(deletion_vector(blob, "x.puffin"))
+
+
+@given(st.sets(st.integers(0, 99)), st.integers(0, 99), st.integers(1, 100))
+def test_the_mask_of_a_batch(positions: set[int], start: int, rows: int) -> None:
+    """A batch keeps the rows that are not deleted, wherever in the file it starts."""
+    rows = min(rows, 100 - start)
+    deleted = DeletedRows(100)
+    deleted.add_positions([*positions, 100, 1 << 40])
+    mask = deleted.keep(start, rows)
+    kept = [n not in positions for n in range(start, start + rows)]
+    assert deleted.count == len(positions)
+    assert kept == (mask.to_pylist() if mask is not None else [True] * rows)
+
+
+def test_a_vector_may_be_longer_than_its_file() -> None:
+    """A container covers 65536 rows, the file perhaps fewer."""
+    deleted = DeletedRows(70_001)
+    for start, bits in deletion_vector(vector([3, 70_000, 70_001, 131_000, 10**6], runs=False), "x"):
+        deleted.add_bits(start, bits)
+    mask = deleted.keep(70_000, 1)
+    assert mask is not None
+    assert mask.to_pylist() == [False]
+    assert deleted.keep(8, 60_000) is None
+    assert deleted.count == 2

@@ -1,0 +1,48 @@
+"""Partition transforms of arrays against transforms of single values."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakemeta.iceberg import types as t
+from lakemeta.iceberg.arrow import arrow_type
+from lakemeta.iceberg.transform_arrays import python_values, transform_array
+from lakemeta.iceberg.transforms import Transform, fits
+
+VALUES: dict[Any, st.SearchStrategy[Any]] = {
+    t.INT: st.integers(-(2**31), 2**31 - 1),
+    t.LONG: st.integers(-(2**60), 2**60),
+    t.DATE: st.integers(-700_000, 2_900_000),
+    t.TIME: st.integers(0, 86_400_000_000 - 1),
+    t.TIMESTAMP: st.integers(-60_000_000_000_000_000, 250_000_000_000_000_000),
+    t.TIMESTAMPTZ: st.integers(-60_000_000_000_000_000, 250_000_000_000_000_000),
+    t.TIMESTAMP_NS: st.integers(-(2**62), 2**62),
+    t.STRING: st.text(max_size=6),
+    t.BINARY: st.binary(max_size=6),
+    t.UUID: st.binary(min_size=16, max_size=16),
+    t.FixedType(3): st.binary(min_size=3, max_size=3),
+    t.DecimalType(9, 2): st.integers(-(10**9) + 10, 10**9 - 1).map(lambda n: Decimal(n).scaleb(-2)),
+    t.BOOLEAN: st.booleans(),
+    t.DOUBLE: st.floats(allow_nan=False),
+}
+NAMES = ("identity", "void", "bucket[16]", "truncate[10]", "year", "month", "day", "hour")
+FITTING = [(name, kind) for name in NAMES for kind in VALUES if fits(Transform.parse(name), kind)]
+
+
+@pytest.mark.parametrize(("name", "kind"), FITTING, ids=str)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_an_array_is_transformed_as_its_values_are(name: str, kind: Any, data: st.DataObject) -> None:
+    """Also before 1970, below zero, and where the value is null."""
+    transform = Transform.parse(name)
+    values = data.draw(st.lists(st.none() | VALUES[kind], max_size=8))
+    out = transform_array(transform, kind, pa.array(values, arrow_type(kind)))
+    result = transform.result_type(kind)
+    assert out.type == arrow_type(result)
+    assert python_values(out, result) == [transform.apply(kind, value) for value in values]
