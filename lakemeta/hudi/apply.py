@@ -2,14 +2,14 @@
 
 Rules of this module:
 
-1. The table is read again. If its timeline is not the one the plan was made from, the plan is stale when the newest
-   instant it knew is gone, when another clean was made or requested, when something was rolled back or restored, when
-   the earliest commit to retain is no longer completed, or when a planned file would no longer be deleted by the same
-   policy and earliest commit.
-2. Pending cleans are executed in order. A new plan is requested before they run only where several cleans may be
+1. The table is read again, and a stale plan is refused (see :mod:`lakemeta.hudi.staleness`). Where there is a lock,
+   that is done once more with the lock held, right before the plan is requested.
+2. A LAZY clean first rolls back the failed writes that it was planned without, and finishes rollbacks that were begun:
+   the order of Hudi 1.2, where 0.15 and 1.0 request the clean first. If one cannot be finished, nothing is cleaned.
+3. Pending cleans are executed in order. A new plan is requested before they run only where several cleans may be
    pending at once (``hoodie.clean.multiple.enabled``), as Hudi does.
-3. A table with a metadata table is refused: cleaning it without telling the metadata table would leave readers with
-   files that are gone.
+4. A metadata table is told of every clean and rollback before it completes; what it would refuse is refused before
+   anything is written.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFeatureError
 from lakemeta.hudi.commit import Clock, InstantWriter
-from lakemeta.hudi.decision import clean_context
 from lakemeta.hudi.execute import Executed, check_paths, execute_clean
-from lakemeta.hudi.listing import plan_partitions
 from lakemeta.hudi.load import load_state
+from lakemeta.hudi.lock import TableLock, table_lock
 from lakemeta.hudi.metadata import (
     SAVEPOINTED_TIMESTAMPS,
     CleanerPlan,
@@ -31,49 +29,60 @@ from lakemeta.hudi.metadata import (
     encode_cleaner_plan,
 )
 from lakemeta.hudi.metadata_off import drop_metadata_table
-from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.planning import PLAN_KIND, Place, timezone
-from lakemeta.plan import Delete, DeletePartition, Keep
+from lakemeta.hudi.metadata_sync import newest_time, open_metadata
+from lakemeta.hudi.options import CleanOptions, FailedWrites
+from lakemeta.hudi.planning import Place, timezone
+from lakemeta.hudi.rollback_apply import Failures, find_failures, notes, undo
+from lakemeta.hudi.staleness import planned_failures, refuse_foreign, refuse_stale
 from lakemeta.report import Report
-from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lakemeta.executor import Executor
+    from lakemeta.hudi.rollback_run import RolledBack
     from lakemeta.hudi.state import TableState
     from lakemeta.hudi.timeline import Instant
     from lakemeta.plan import Plan
 
-_FACTS = ("policy", "earliest_to_retain", "earliest_action", "partitions", "last_completed_commit", "savepoints")
-IN_PROCESS_LOCK = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
-
 
 @attrs.frozen
 class Applying:
-    """A plan on its way: the table as it is now, and who writes instants."""
+    """A plan on its way: the table as it is now, what failed in it, and who writes instants under which lock."""
 
     place: Place
     plan: Plan
     options: CleanOptions
     state: TableState
+    failures: Failures
     writer: InstantWriter
+    lock: TableLock
     executor: Executor
 
 
-def begin(place: Place, plan: Plan, executor: Executor, clock: Clock, *, drop_metadata: bool = False) -> Applying:
+def begin(
+    place: Place,
+    plan: Plan,
+    executor: Executor,
+    clock: Clock,
+    *,
+    drop_metadata: bool = False,
+    assume_single_writer: bool = False,
+) -> Applying:
     """Read the table again and refuse what must be refused; nothing is changed unless ``drop_metadata`` is true."""
-    _refuse_foreign(place, plan)
+    refuse_foreign(place, plan)
     options = CleanOptions.parse(plan.header.options)
+    lock = table_lock(place, options, assume_single_writer=assume_single_writer, clock=clock)
     state = load_state(place.storage, place.root, executor)
-    _refuse_unsupported(options, plan)
-    _refuse_stale(place, plan, options, state, executor)
+    failures = _failures(place, plan, options, state, executor, clock)
+    refuse_stale(place, plan, options, state, executor, has_work=has_work(plan))
     # A bad path is found before the plan is requested: a pending clean that cannot be executed blocks the table.
     check_paths(place.root, cleaner_plan(place, plan, state), state)
     if drop_metadata and state.config.has_metadata_table:
-        state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config))
+        with lock.held():
+            state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config))
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
-    return Applying(place, plan, options, state, writer, executor)
+    return Applying(place, plan, options, state, failures, writer, lock, executor)
 
 
 def has_work(plan: Plan) -> bool:
@@ -81,37 +90,82 @@ def has_work(plan: Plan) -> bool:
     return not plan.is_empty or bool(plan.header.facts.get("empty_clean"))
 
 
-def request(applying: Applying) -> Instant | None:
-    """Write ``<ts>.clean.requested`` for the plan; None if there is nothing to request."""
-    if not has_work(applying.plan):
+def schedule(applying: Applying) -> Instant | None:
+    """Roll back what failed and write ``<ts>.clean.requested``; None if there is nothing to request."""
+    rolled_back = _roll_back(applying)
+    if not all(one.complete for one in rolled_back):
         return None
-    content = encode_cleaner_plan(cleaner_plan(applying.place, applying.plan, applying.state))
-    return applying.writer.requested("clean", applying.state.timeline.newest_time, content)
+    with applying.lock.held():
+        return _request(_look_again(applying, rolled_back))
 
 
 def run(applying: Applying) -> Report:
-    """Request the plan, then execute every pending clean, and account for every file."""
-    waiting = applying.state.timeline.cleans.pending.instants
-    if has_work(applying.plan) or waiting:
-        _refuse_metadata_table(applying)
-    requested = request(applying)
-    pending = [*waiting, *([requested] if requested else [])]
-    executed = [_execute(applying, instant) for instant in pending]
-    return report(applying.place, applying.plan, executed)
+    """Roll back what failed, request the plan, execute every pending clean, and account for every file."""
+    if not (has_work(applying.plan) or applying.failures.writes or applying.state.timeline.cleans.pending):
+        return report(applying.place, applying.plan, [])
+    _refuse_unwritable_metadata(applying)
+    rolled_back = _roll_back(applying)
+    if not all(one.complete for one in rolled_back):
+        return report(applying.place, applying.plan, [], rolled_back)
+    with applying.lock.held():
+        applying = _look_again(applying, rolled_back)
+        waiting = applying.state.timeline.cleans.pending.instants
+        requested = _request(applying)
+    executed = [_execute(applying, instant) for instant in (*waiting, *([requested] if requested else []))]
+    return report(applying.place, applying.plan, executed, rolled_back)
+
+
+def _failures(
+    place: Place, plan: Plan, options: CleanOptions, state: TableState, executor: Executor, clock: Clock
+) -> Failures:
+    if options.failed_writes is not FailedWrites.LAZY:
+        return Failures(())
+    return find_failures(place, options, state, planned_failures(plan), executor, clock())
+
+
+def _roll_back(applying: Applying) -> list[RolledBack]:
+    return undo(applying.place, applying.writer, applying.failures, applying.lock, applying.executor)
+
+
+def _look_again(applying: Applying, rolled_back: Sequence[RolledBack]) -> Applying:
+    """Read the table again if it may have moved: by our own rollbacks, or by others before we had the lock."""
+    if not rolled_back and applying.lock.provider is None:
+        return applying
+    state = load_state(applying.place.storage, applying.place.root, applying.executor)
+    if has_work(applying.plan):
+        refuse_stale(applying.place, applying.plan, applying.options, state, applying.executor, has_work=True)
+    return attrs.evolve(applying, state=state)
+
+
+def _request(applying: Applying) -> Instant | None:
+    if not has_work(applying.plan):
+        return None
+    content = encode_cleaner_plan(cleaner_plan(applying.place, applying.plan, applying.state))
+    newest = newest_time(applying.writer, applying.state.timeline)
+    return applying.writer.requested("clean", newest, content)
 
 
 def _execute(applying: Applying, pending: Instant) -> Executed:
     place, executor = applying.place, applying.executor
     state = load_state(place.storage, place.root, executor)  # an earlier clean of this run has changed it
     drop_savepointed = applying.options.drop_savepointed
-    return execute_clean(applying.writer, state, pending, executor, drop_savepointed=drop_savepointed)
+    return execute_clean(applying.writer, state, pending, executor, applying.lock, drop_savepointed=drop_savepointed)
 
 
-def report(place: Place, plan: Plan, executed: list[Executed]) -> Report:
-    """The report of the executed cleans; bytes are counted for files whose size the plan knows."""
-    outcomes = [outcome for clean in executed for outcome in clean.outcomes]
+def _refuse_unwritable_metadata(applying: Applying) -> None:
+    """Refuse a metadata table that cannot be written before anything is (rule 4)."""
+    metadata = open_metadata(applying.writer, applying.state.timeline)
+    if metadata is not None:
+        begun = [i.requested for i in applying.state.timeline.pending.of_actions("clean", "rollback")]
+        metadata.check_writable(*begun)
+
+
+def report(place: Place, plan: Plan, executed: Sequence[Executed], rolled_back: Sequence[RolledBack] = ()) -> Report:
+    """The report of rollbacks and executed cleans; bytes are counted for files whose size the plan knows."""
+    outcomes = [o for done in rolled_back for o in done.outcomes] + [o for done in executed for o in done.outcomes]
     sizes = {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
     last = executed[-1] if executed else None
+    unfinished = [note for done in rolled_back for note in notes(done)]
     return Report(
         plan=plan.header.plan,
         table=plan.header.table,
@@ -121,8 +175,8 @@ def report(place: Place, plan: Plan, executed: list[Executed]) -> Report:
         freed_bytes=sum(sizes.get(o.path, 0) for o in outcomes if o.status == "deleted"),
         deleted_directories=sum(len(clean.dropped) for clean in executed),
         failed=tuple(outcome for outcome in outcomes if not outcome.done),
-        result=_result(executed),
-        notes=(*plan.header.facts.get("notes", ()), *(note for clean in executed for note in clean.notes)),
+        result={**_result(executed), "commits_rollback": [done.instant for done in rolled_back if done.complete]},
+        notes=(*plan.header.facts.get("notes", ()), *(n for clean in executed for n in clean.notes), *unfinished),
     )
 
 
@@ -145,7 +199,7 @@ def cleaner_plan(place: Place, plan: Plan, state: TableState) -> CleanerPlan:
     )
 
 
-def _result(executed: list[Executed]) -> Mapping[str, object]:
+def _result(executed: Sequence[Executed]) -> Mapping[str, object]:
     last = executed[-1] if executed else None
     return {
         "start_clean_time": last.instant if last else None,
@@ -154,77 +208,3 @@ def _result(executed: list[Executed]) -> Mapping[str, object]:
         "earliest_commit_to_retain": last.earliest_to_retain if last else None,
         "cleans": [clean.instant for clean in executed],
     }
-
-
-def _refuse_foreign(place: Place, plan: Plan) -> None:
-    header = plan.header
-    if header.plan != PLAN_KIND:
-        raise StalePlanError(f"this is a {header.plan} plan, not a {PLAN_KIND} plan; nothing was done")
-    if open_storage(header.table)[1] != place.root:
-        raise StalePlanError(f"this plan is for {header.table}, not for {place.url}; nothing was done")
-    missing = [fact for fact in _FACTS if fact not in header.facts]
-    if missing:
-        raise CorruptMetadataError(f"the plan's first line has no {missing[0]}; make the plan again")
-    strange = next((op.op for op in plan.operations if not isinstance(op, Delete | Keep | DeletePartition)), None)
-    if strange is not None:
-        raise CorruptMetadataError(f"a {PLAN_KIND} plan cannot {strange}; make the plan again")
-
-
-def _refuse_unsupported(options: CleanOptions, plan: Plan) -> None:
-    failed = plan.header.facts.get("failed_writes")
-    if failed:
-        raise UnsupportedFeatureError(
-            f"the failed write {failed[0]} must be rolled back first; let a Hudi writer do so, or clean with "
-            "hoodie.clean.failed.writes.policy=EAGER, which leaves it alone"
-        )
-    if options.lock_provider not in (None, IN_PROCESS_LOCK):
-        raise UnsupportedFeatureError(
-            f"lakemeta cannot take the lock of {options.lock_provider}; stop the writers and leave "
-            "hoodie.write.lock.provider out"
-        )
-
-
-def _refuse_metadata_table(applying: Applying) -> None:
-    if applying.state.config.has_metadata_table:
-        raise UnsupportedFeatureError(
-            f"{applying.place.url} has a metadata table, which would go on listing deleted files; give --schedule-only "
-            "to leave the plan to the next Hudi writer, or --drop-metadata-table to clean without the metadata table"
-        )
-
-
-def _refuse_stale(place: Place, plan: Plan, options: CleanOptions, state: TableState, executor: Executor) -> None:
-    facts = plan.header.facts
-    if state.digest == facts.get("timeline_digest"):
-        return
-    if not has_work(plan):
-        raise StalePlanError("the timeline has moved since this plan of nothing was made; plan again")
-    based_on = plan.header.based_on or ""
-    if based_on not in {instant.requested for instant in state.timeline}:
-        raise StalePlanError(f"instant {based_on}, the newest one the plan knew, is gone from the timeline; plan again")
-    for instant in state.timeline:
-        if instant.action == "clean" and (instant.requested > based_on or not instant.completed):
-            raise StalePlanError(f"{instant} was made since the plan; plan again")
-        if instant.action in ("rollback", "restore") and instant.requested > based_on:
-            raise StalePlanError(f"{instant} was made since the plan; plan again")
-    earliest = facts["earliest_to_retain"]
-    completed = {i.requested for i in state.timeline.commits_and_compaction.completed}
-    if earliest and earliest not in completed:
-        raise StalePlanError(f"the earliest commit to retain, {earliest}, is no longer on the timeline; plan again")
-    _refuse_changed_files(place, plan, options, state, executor)
-
-
-def _refuse_changed_files(
-    place: Place, plan: Plan, options: CleanOptions, state: TableState, executor: Executor
-) -> None:
-    """Judge the planned partitions again, with the plan's own boundary, on the table as it is now."""
-    planned: dict[str, set[str]] = {partition: set() for partition in plan.dropped_partitions()}
-    for op in plan.deletes():
-        planned.setdefault(op.partition, set()).add(op.path.rpartition("/")[2])
-    context = clean_context(state, options, state.timeline, plan.header.facts["earliest_to_retain"] or "")
-    rows = plan_partitions(place.storage, place.root, context, executor, sorted(planned), explain=True)
-    for row in rows:
-        kept = sorted(f.name for f in row.files if not f.delete and f.name in planned[row.partition])
-        if kept:
-            raise StalePlanError(f"{row.partition}/{kept[0]} must be kept by now; plan again")
-        if row.partition in plan.dropped_partitions() and not row.drop:
-            raise StalePlanError(f"partition {row.partition} is in use again; plan again")

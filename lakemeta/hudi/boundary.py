@@ -13,7 +13,7 @@ Rules of this module (``CleanPlanActionExecutor``, ``CleanPlanner``, ``CleanerUt
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,11 @@ def hours_before(now: datetime, hours: int, zone: tzinfo) -> str:
         return format_instant(now - timedelta(hours=hours), zone)
     except OverflowError:
         return ""
+
+
+def epoch_ms(moment: datetime) -> int:
+    """A moment (with a timezone) as ms since the epoch."""
+    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
 
 
 def commits_since_clean(timeline: Timeline, last_clean: CleanMetadata | None) -> int:

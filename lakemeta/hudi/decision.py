@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.hudi.boundary import Scope, clean_scope, commits_since_clean, earliest_to_retain, hours_before
+from lakemeta.hudi.boundary import Scope, clean_scope, commits_since_clean, earliest_to_retain, epoch_ms, hours_before
 from lakemeta.hudi.clean import CleanContext
 from lakemeta.hudi.failed_writes import failed_writes
 from lakemeta.hudi.filegroup import View
@@ -15,6 +14,7 @@ from lakemeta.hudi.options import CleanOptions, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime, tzinfo
 
     from lakemeta.hudi.state import TableState
     from lakemeta.hudi.timeline import Instant, Timeline
@@ -43,8 +43,7 @@ def decide(
     state: TableState, options: CleanOptions, heartbeats: Mapping[str, int], now: datetime, zone: tzinfo
 ) -> Decision:
     """Decide whether a clean is due, up to where and over which partitions."""
-    now_ms = int((now - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
-    failed = failed_writes(state.timeline, state.clusterings, heartbeats, options, now_ms)
+    failed = failed_writes(state.timeline, state.clusterings, heartbeats, options, epoch_ms(now))
     timeline = state.timeline.where(lambda i: i.completed or i.requested not in failed) if failed else state.timeline
     earliest = earliest_to_retain(timeline, options, now, zone, state.last_clean)
     partitioned = state.config.is_partitioned

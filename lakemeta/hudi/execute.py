@@ -8,7 +8,8 @@ Rules of this module (``CleanActionExecutor``):
 2. Files go before the directories of dropped partitions, and all of it before the clean completes: a crash leaves a
    pending clean, which the next run, ours or the engine's, executes again. A file that is gone counts as done.
 3. A directory is dropped only if whatever data files are left in it belong to replaced file groups.
-4. A file that cannot be deleted is recorded in ``failedDeleteFiles``, and the clean completes, as Hudi does.
+4. A metadata table is told of the clean before it completes (see :mod:`lakemeta.hudi.metadata_sync`).
+5. A file that cannot be deleted is recorded in ``failedDeleteFiles``, and the clean completes, as Hudi does.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from lakemeta.hudi.metadata import (
     decode_cleaner_plan,
     encode_clean_metadata,
 )
+from lakemeta.hudi.metadata_sync import check_clean, tell_clean
 from lakemeta.hudi.timeline import Instant, State
 from lakemeta.paths import inside
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import InstantWriter
     from lakemeta.hudi.filenames import BaseFile, LogFile
+    from lakemeta.hudi.lock import TableLock
     from lakemeta.hudi.state import TableState
     from lakemeta.report import Outcome
     from lakemeta.storage import Storage
@@ -62,18 +65,26 @@ class Executed:
 
 
 def execute_clean(
-    writer: InstantWriter, state: TableState, pending: Instant, executor: Executor, *, drop_savepointed: bool
+    writer: InstantWriter,
+    state: TableState,
+    pending: Instant,
+    executor: Executor,
+    lock: TableLock,
+    *,
+    drop_savepointed: bool,
 ) -> Executed:
     """Execute one pending clean to its end.
 
     Raises:
-        CorruptMetadataError: its plan is damaged or names a path outside the table or under a savepoint.
-        UnsupportedFeatureError: it deletes bootstrap base files.
+        CorruptMetadataError: its plan is damaged or names a path outside the table or under a savepoint, or the
+            metadata table does not list what the clean left; then the clean stays pending.
+        UnsupportedFeatureError: it deletes bootstrap base files, or the metadata table cannot be written.
     """
     started = perf_counter()
     storage, root = writer.storage, writer.root
     content, plan = read_requested(writer, pending)
     paths = check_paths(root, plan, state)
+    check_clean(writer, state.timeline, pending.requested, plan)
     writer.inflight(pending, content)
     flat = [path for listed in paths.values() for path in listed]
     outcomes = tuple(executor.map_batches(partial(delete_files, storage), flat, batch_size=_DELETE_BATCH))
@@ -81,7 +92,9 @@ def execute_clean(
     millis = int((perf_counter() - started) * 1000)
     done = Executed(pending.requested, outcomes, dropped, plan.earliest[0] if plan.earliest else "", millis, notes)
     record = clean_metadata(plan, done, root)
-    writer.completed(pending, state.timeline.newest_time, encode_clean_metadata(record))
+    with lock.held():
+        newest = tell_clean(writer, pending.requested, plan, dropped)
+        writer.completed(pending, newest, encode_clean_metadata(record))
     return done
 
 

@@ -157,7 +157,7 @@ _OPTIONS: Final = (
     _Option(None, "hoodie.write.lock.num_retries", _whole),
     _Option(None, "hoodie.write.lock.wait_time_ms_between_retry", _whole),
     _Option(None, "hoodie.write.lock.max_wait_time_ms_between_retry", _whole),
-    _Option(None, "hoodie.write.lock.storage.renew.interval.secs", _whole),
+    _Option("lock_renew_s", "hoodie.write.lock.storage.renew.interval.secs", _whole),
     _Option(None, "hoodie.rollback.parallelism", _whole),
     _Option(None, "hoodie.archive.automatic", _truth),
     _Option(None, "hoodie.archive.beyond.savepoint", _truth),
@@ -195,6 +195,7 @@ class CleanOptions:
     lock_path: str | None = None
     lock_expire_minutes: int = 0
     lock_validity_s: int = 300
+    lock_renew_s: int = 30
     drop_savepointed: bool = False
     timezone: str | None = None
     given: Mapping[str, str] = attrs.field(factory=dict)

@@ -15,18 +15,22 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import StalePlanError, UnsupportedFeatureError
+from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.commit import InstantWriter
 from lakemeta.hudi.failed_writes import is_alive, pending_writes
 from lakemeta.hudi.load import InstantReader, load_state
+from lakemeta.hudi.lock import TableLock, table_lock
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.planning import read_heartbeats, timezone
 from lakemeta.hudi.rollback import decode_rolled_back
-from lakemeta.hudi.rollback_planning import FailedWrite, epoch_ms, failed_write, pending_rollbacks
+from lakemeta.hudi.rollback_planning import PLAN_KIND, FailedWrite, failed_write, pending_rollbacks
 from lakemeta.hudi.rollback_run import RolledBack, roll_back
+from lakemeta.hudi.staleness import refuse_foreign
 from lakemeta.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import Clock
@@ -39,31 +43,32 @@ if TYPE_CHECKING:
 class Failures:
     """The failed writes of a table as it is now: those to undo, newest first."""
 
-    place: Place
-    options: CleanOptions
-    state: TableState
     writes: tuple[FailedWrite, ...]
 
 
 def find_failures(
-    place: Place, options: CleanOptions, wanted: Iterable[str], executor: Executor, clock: Clock
+    place: Place,
+    options: CleanOptions,
+    state: TableState,
+    wanted: Iterable[str],
+    executor: Executor,
+    now: datetime,
 ) -> Failures:
     """Look at the ``wanted`` writes again, and at every rollback that was begun.
 
     Raises StalePlanError for a wanted write that completed or whose writer lives (rule 1).
     """
-    state = load_state(place.storage, place.root, executor)
-    beats, now_ms = read_heartbeats(place), epoch_ms(clock())
+    beats, now_ms = read_heartbeats(place), epoch_ms(now)
     begun = pending_rollbacks(place, state, beats, options, now_ms)
     pending = {i.requested for i in pending_writes(state.timeline, state.clusterings)}
-    undone = rolled_back_writes(place, state, executor)
-    for instant in wanted:
-        _check(instant, state, pending | set(begun) | undone)
-        if is_alive(instant, beats, options, now_ms):
-            raise StalePlanError(f"the writer of {instant} is alive again; plan again")
-    left = (set(wanted) & pending) | set(begun)
-    writes = tuple(failed_write(place, state, options, i, begun, executor) for i in sorted(left, reverse=True))
-    return Failures(place, options, state, writes)
+    asked = set(wanted)
+    if not asked <= pending | set(begun):
+        _refuse_unknown(asked - pending - set(begun) - rolled_back_writes(place, state, executor), state)
+    alive = [instant for instant in sorted(asked) if is_alive(instant, beats, options, now_ms)]
+    if alive:
+        raise StalePlanError(f"the writer of {alive[0]} is alive again; plan again")
+    left = (asked & pending) | set(begun)
+    return Failures(tuple(failed_write(place, state, options, i, begun, executor) for i in sorted(left, reverse=True)))
 
 
 def rolled_back_writes(place: Place, state: TableState, executor: Executor) -> set[str]:
@@ -73,43 +78,47 @@ def rolled_back_writes(place: Place, state: TableState, executor: Executor) -> s
     return {instant for _, instants in rollbacks for instant in instants}
 
 
-def undo(failures: Failures, executor: Executor, clock: Clock) -> list[RolledBack]:
-    """Roll back all the failed writes; stops after one that a file is in the way of."""
-    place, config = failures.place, failures.state.config
-    if failures.writes and config.has_metadata_table:
+def undo(
+    place: Place, writer: InstantWriter, failures: Failures, lock: TableLock, executor: Executor
+) -> list[RolledBack]:
+    """Roll back all the failed writes; stops after one of which a file could not be deleted."""
+    if failures.writes and writer.config.has_metadata_table:
         raise UnsupportedFeatureError(
             f"{place.url} has a metadata table, which must be told of the rollback of {failures.writes[0].instant}; "
             "let a Hudi writer roll it back"
         )
-    writer = InstantWriter(place.storage, place.root, config, timezone(config, failures.options), clock)
     done: list[RolledBack] = []
     for write in failures.writes:
-        done.append(roll_back(place, writer, write, executor))
+        done.append(roll_back(place, writer, write, lock, executor))
         if not done[-1].complete:
             break
     return done
 
 
-def apply_rollback(place: Place, plan: Plan, executor: Executor, clock: Clock) -> Report:
+def apply_rollback(
+    place: Place, plan: Plan, executor: Executor, clock: Clock, *, assume_single_writer: bool = False
+) -> Report:
     """Apply a rollback plan exactly as it was planned.
 
-    Raises StalePlanError if the table has moved in a way that makes it wrong (rule 1), UnsupportedFeatureError if the
-    table has a metadata table; nothing is changed then.
+    Raises StalePlanError if the table has moved in a way that makes it wrong (rule 1), UnsupportedFeatureError if its
+    lock or its metadata table is one that lakemeta cannot handle; nothing is changed then.
     """
+    refuse_foreign(place, plan, PLAN_KIND, ("failed_writes", "rollback_blocks"))
     options = CleanOptions.parse(plan.header.options)
-    facts = plan.header.facts
-    failures = find_failures(place, options, facts["failed_writes"], executor, clock)
+    lock = table_lock(place, options, assume_single_writer=assume_single_writer, clock=clock)
+    state = load_state(place.storage, place.root, executor)
+    failures = find_failures(place, options, state, plan.header.facts["failed_writes"], executor, clock())
     for write in failures.writes:
         _refuse_different(place, plan, write)
-    return _report(place, plan, undo(failures, executor, clock))
+    writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
+    return _report(place, plan, undo(place, writer, failures, lock, executor))
 
 
-def _check(instant: str, state: TableState, expected: set[str]) -> None:
-    if instant in expected:
-        return
-    completed = [i for i in state.timeline.completed if i.requested == instant]
-    what = f"{completed[0]} is done" if completed else f"the write at {instant} is gone"
-    raise StalePlanError(f"{what}, and the plan would roll it back; plan again")
+def _refuse_unknown(unknown: set[str], state: TableState) -> None:
+    for instant in sorted(unknown):
+        completed = [i for i in state.timeline.completed if i.requested == instant]
+        what = f"{completed[0]} is done" if completed else f"the write at {instant} is gone"
+        raise StalePlanError(f"{what}, and the plan would roll it back; plan again")
 
 
 def _refuse_different(place: Place, plan: Plan, write: FailedWrite) -> None:

@@ -12,13 +12,13 @@ Rules of this module:
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
+from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.failed_writes import is_alive, pending_writes, writes_to_roll_back
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
@@ -41,6 +41,7 @@ from lakemeta.plan import Delete, Keep, Operation, Plan, PlanHeader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.metadata import CommitMetadata
@@ -175,11 +176,6 @@ def check_paths(root: str, write: FailedWrite, state: TableState) -> None:
     for partition, _, _ in write.blocks():
         if partition:
             inside(root, f"{root}/{partition}")
-
-
-def epoch_ms(moment: datetime) -> int:
-    """A moment as ms since the epoch."""
-    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
 
 
 def engine_base(place: Place) -> str:

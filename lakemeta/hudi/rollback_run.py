@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import InstantWriter
+    from lakemeta.hudi.lock import TableLock
     from lakemeta.hudi.planning import Place
     from lakemeta.report import Outcome
 
@@ -64,13 +65,16 @@ class RolledBack:
         return all(outcome.done for outcome in self.outcomes)
 
 
-def roll_back(place: Place, writer: InstantWriter, write: FailedWrite, executor: Executor) -> RolledBack:
+def roll_back(
+    place: Place, writer: InstantWriter, write: FailedWrite, lock: TableLock, executor: Executor
+) -> RolledBack:
     """Roll back one failed write to its end.
 
     Raises StalePlanError if the write completed meanwhile or another writer took the instant, StorageError if an
     instant file of the write cannot be deleted. In both cases nothing is lost: a second run goes on.
     """
-    rollback = write.rollback or _request(writer, write)
+    with lock.held():
+        rollback = write.rollback or _request(writer, write)
     writer.inflight(rollback, b"")
     started = perf_counter()
     deletes = list(write.deletes(writer.root))
@@ -80,7 +84,8 @@ def roll_back(place: Place, writer: InstantWriter, write: FailedWrite, executor:
     millis = int((perf_counter() - started) * 1000)
     done = RolledBack(write.instant, rollback.requested, outcomes, blocks, millis)
     if done.complete:
-        _finish(place, writer, write, rollback, done)
+        with lock.held():
+            _finish(place, writer, write, rollback, done)
     return done
 
 

@@ -9,13 +9,16 @@ import attrs
 
 from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor
-from lakemeta.hudi.apply import begin, request, run
+from lakemeta.hudi.apply import begin, run, schedule
 from lakemeta.hudi.commit import Clock, utc_now
 from lakemeta.hudi.doctor import Finding, diagnose
 from lakemeta.hudi.inspect import HudiFacts, inspect
 from lakemeta.hudi.load import load_config
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.planning import PLAN_KIND, Place, plan_clean
+from lakemeta.hudi.rollback_apply import apply_rollback
+from lakemeta.hudi.rollback_planning import PLAN_KIND as ROLLBACK_KIND
+from lakemeta.hudi.rollback_planning import plan_rollback
 from lakemeta.hudi.why import why
 from lakemeta.storage import open_storage
 
@@ -86,6 +89,30 @@ class HudiTable:
         make = partial(plan_clean, self.place, parsed, now or utc_now(), executor, explain=explain)
         return self._watch.plan(PLAN_KIND, make)
 
+    def plan_rollback(
+        self,
+        options: Mapping[str, str] | None = None,
+        *,
+        now: datetime | None = None,
+        executor: Executor | None = None,
+        explain: bool = False,
+    ) -> Plan:
+        """Plan to roll back failed writes, and to finish rollbacks that were begun, without changing anything.
+
+        ``hoodie.clean.failed.writes.policy`` says which writes have failed: EAGER (the default) all pending ones, as
+        for the one writer that starts anew; LAZY those whose heartbeat has expired; NEVER none. ``now`` is the moment
+        to judge heartbeats by. With ``explain`` the plan also names the log files whose blocks are undone.
+
+        Raises:
+            OptionError: an option is unknown or malformed.
+            UnsupportedFeatureError: under EAGER, there are signs of another writer.
+            CorruptMetadataError: an instant's file or a marker is damaged.
+        """
+        parsed = CleanOptions.parse(options or {})
+        executor = executor or LocalExecutor()
+        make = partial(plan_rollback, self.place, parsed, now or utc_now(), executor, explain=explain)
+        return self._watch.plan(ROLLBACK_KIND, make)
+
     def apply(
         self,
         plan: Plan,
@@ -93,20 +120,33 @@ class HudiTable:
         executor: Executor | None = None,
         clock: Clock = utc_now,
         drop_metadata_table: bool = False,
+        assume_single_writer: bool = False,
     ) -> Report:
-        """Apply a plan: execute pending cleans and this one, and account for every file.
+        """Apply a plan of a clean or a rollback, and account for every file.
 
-        ``clock`` gives the present for new instants. ``drop_metadata_table`` first takes the table off its metadata
-        table, as a Hudi writer with ``hoodie.metadata.enable=false`` does.
+        A clean executes pending cleans too. ``clock`` gives the present for new instants. ``drop_metadata_table`` first
+        takes the table off its metadata table, as a Hudi writer with ``hoodie.metadata.enable=false`` does.
+        ``assume_single_writer`` goes ahead without a lock that lakemeta cannot take.
 
         Raises:
             StalePlanError: the table has moved in a way that could make the plan wrong; nothing was changed.
-            UnsupportedFeatureError: the table has a metadata table, or needs a lock or a rollback that lakemeta lacks.
+            UnsupportedFeatureError: its lock or its metadata table is one that lakemeta cannot handle.
+            CommitConflictError: another writer holds the lock; nothing was changed, or the action stays pending.
         """
         executor = executor or LocalExecutor()
 
         def work() -> Report:
-            return run(begin(self.place, plan, executor, clock, drop_metadata=drop_metadata_table))
+            if plan.header.plan == ROLLBACK_KIND:
+                return apply_rollback(self.place, plan, executor, clock, assume_single_writer=assume_single_writer)
+            applying = begin(
+                self.place,
+                plan,
+                executor,
+                clock,
+                drop_metadata=drop_metadata_table,
+                assume_single_writer=assume_single_writer,
+            )
+            return run(applying)
 
         return self._watch.apply(plan.header.plan, work)
 
@@ -140,7 +180,18 @@ class HudiTable:
         parsed = CleanOptions.parse(options or {})
         return why(self.place, file, parsed, now or utc_now(), executor or LocalExecutor())
 
-    def schedule_clean(self, plan: Plan, *, executor: Executor | None = None, clock: Clock = utc_now) -> str | None:
-        """Only request the plan, for a Hudi writer or a later run to execute; its instant, or None for nothing."""
-        requested = request(begin(self.place, plan, executor or LocalExecutor(), clock))
+    def schedule_clean(
+        self,
+        plan: Plan,
+        *,
+        executor: Executor | None = None,
+        clock: Clock = utc_now,
+        assume_single_writer: bool = False,
+    ) -> str | None:
+        """Only request the plan, for a Hudi writer or a later run to execute; its instant, or None for nothing.
+
+        Raises as :meth:`apply` does.
+        """
+        executor = executor or LocalExecutor()
+        requested = schedule(begin(self.place, plan, executor, clock, assume_single_writer=assume_single_writer))
         return requested.requested if requested else None

@@ -19,13 +19,14 @@ and such a path.
    what the store says is worth retrying. It deletes files only, never a directory. A store that cannot tell
    an absent file from one it has just deleted says ``deleted``.
 7. ``delete_tree`` removes a directory and everything below it; absent is fine.
-8. Checksum side files of Hadoop's local file system (``.name.crc``) are not listed, and go with their file.
+8. A store that is a ConditionalStorage too can replace a file only if nobody else has replaced it meanwhile.
+9. Checksum side files of Hadoop's local file system (``.name.crc``) are not listed, and go with their file.
    Directories that a new file needs are made.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 
 import attrs
 
@@ -113,4 +114,17 @@ class Storage(Protocol):
 
     def url(self, path: str) -> str:
         """The path with its scheme, as other tools write it; a local path stays as it is."""
+        ...
+
+
+@runtime_checkable
+class ConditionalStorage(Protocol):
+    """A store that compares before it replaces, as locks need it."""
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """The whole content of a file, and a token of this version of it; PathNotFoundError if there is none."""
+        ...
+
+    def put_versioned(self, path: str, data: bytes, version: str | None) -> str | None:
+        """Put new content in place of the given version, or of nothing: the new version, None if there was another."""
         ...

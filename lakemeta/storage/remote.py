@@ -5,6 +5,7 @@ A path is what fsspec calls a path without protocol: ``bucket/t/x``, in memory `
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import threading
@@ -186,6 +187,20 @@ class MemoryStorage(FsspecStorage):
         with _MEMORY_CREATES, storage_errors("write", path):
             self.fs.pipe_file(path, data)
 
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """The whole content of a file, and its digest."""
+        data = self.read(path)
+        return data, _digest(data)
+
+    def put_versioned(self, path: str, data: bytes, version: str | None) -> str | None:
+        """Put new content in place of the version with this digest, or of nothing."""
+        with _MEMORY_CREATES, storage_errors("write", path):
+            found = _digest(self.fs.cat_file(path)) if self.fs.exists(path) else None
+            if found != version:
+                return None
+            self.fs.pipe_file(path, data)
+        return _digest(data)
+
 
 class _MemoryWriter(io.BytesIO):
     def __init__(self, storage: MemoryStorage, path: str) -> None:
@@ -196,6 +211,10 @@ class _MemoryWriter(io.BytesIO):
         if not self.closed:
             self._storage.replace(self._path, self.getvalue())
         super().close()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _cannot_write(url: str) -> UnsupportedFeatureError:

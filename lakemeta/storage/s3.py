@@ -32,6 +32,7 @@ KEYS_A_REQUEST = 1000
 ATTEMPTS = 6
 _TRY_AGAIN = frozenset({"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "503", "500"})
 _READ_BLOCK = 8 * 2**20
+_CONDITION_FAILED = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 _WRITER = "lakemeta-writer"
 
 
@@ -211,6 +212,37 @@ class S3Storage(FsspecStorage):
         put = self.fs.s3.meta.service_model.operation_model("PutObject")
         if "IfNoneMatch" not in put.input_shape.members:
             raise UnsupportedFeatureError("this botocore has no conditional put; pip install -U s3fs")
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """The whole content of an object, and its ETag."""
+        from fsspec.asyn import sync
+
+        bucket, key = _bucket_key(path)
+        with storage_errors("read", path):
+            answer = self._call("get_object", Bucket=bucket, Key=key)
+            return sync(self.fs.loop, answer["Body"].read), str(answer["ETag"])
+
+    def put_versioned(self, path: str, data: bytes, version: str | None) -> str | None:
+        """Put new content in place of the object with this ETag, or of none, by a conditional put.
+
+        A put whose answer got lost is repeated by the connection and then meets itself: the content tells.
+        """
+        bucket, key = _bucket_key(path)
+        condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
+        with storage_errors("write", path):
+            self._need_conditional_put()
+            try:
+                return str(self._call("put_object", Bucket=bucket, Key=key, Body=data, **condition)["ETag"])
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                if _code(error) not in _CONDITION_FAILED:
+                    raise
+        try:
+            found, now = self.read_versioned(path)
+        except PathNotFoundError:
+            return None
+        return now if found == data else None
 
     def replace(self, path: str, data: bytes) -> None:
         """Put new content at a path."""

@@ -1,0 +1,67 @@
+"""Tells the metadata table of cleans and rollbacks (I/O).
+
+Rules of this module:
+
+1. The metadata table is looked at before the first file is deleted: that is the moment to refuse.
+2. It is told after the files are deleted and before the action completes, with the lock held. What other writers have
+   told it in between is read again.
+3. From table version 8 on its commit completes later than anything on either timeline, and the action after that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakemeta.hudi.boundary import epoch_ms
+from lakemeta.hudi.commit import next_instant
+from lakemeta.hudi.load import load_timeline
+from lakemeta.hudi.metadata_table.table import MetadataTable
+from lakemeta.hudi.metadata_table.update import CleanedPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakemeta.hudi.commit import InstantWriter
+    from lakemeta.hudi.metadata import CleanerPlan
+    from lakemeta.hudi.timeline import Timeline
+
+
+def open_metadata(writer: InstantWriter, timeline: Timeline) -> MetadataTable | None:
+    """The metadata table of the table that ``writer`` writes to, if it has one."""
+    if not writer.config.has_metadata_table:
+        return None
+    return MetadataTable.open(writer.storage, writer.root, writer.config, timeline)
+
+
+def newest_time(writer: InstantWriter, timeline: Timeline) -> str:
+    """The largest time on the timeline and on that of the metadata table: a new instant must be later."""
+    table = open_metadata(writer, timeline)
+    return max(timeline.newest_time, table.newest_time) if table else timeline.newest_time
+
+
+def cleaned_partitions(plan: CleanerPlan, dropped: Iterable[str]) -> list[CleanedPartition]:
+    """What a clean takes away, by partition: the planned files, and the partitions that are ``dropped``."""
+    gone = set(dropped)
+    files = {partition: [file.path.rpartition("/")[2] for file in listed] for partition, listed in plan.files.items()}
+    return [CleanedPartition(p, files.get(p, ()), p in gone) for p in sorted({*files, *gone})]
+
+
+def check_clean(writer: InstantWriter, timeline: Timeline, instant: str, plan: CleanerPlan) -> None:
+    """Refuse now what telling the metadata table of the clean would refuse after the deletes (rule 1)."""
+    table = open_metadata(writer, timeline)
+    if table is not None:
+        planned = cleaned_partitions(plan, plan.partitions_to_delete or ())
+        table.prepare_clean(instant, planned, epoch_ms(writer.clock()))
+
+
+def tell_clean(writer: InstantWriter, instant: str, plan: CleanerPlan, dropped: Iterable[str]) -> str:
+    """Tell the metadata table, if there is one, what a clean took away; the newest time on both timelines then."""
+    timeline = load_timeline(writer.storage, writer.root, writer.config)
+    table = open_metadata(writer, timeline)
+    if table is None:
+        return timeline.newest_time
+    prepared = table.prepare_clean(instant, cleaned_partitions(plan, dropped), epoch_ms(writer.clock()))
+    newest = max(timeline.newest_time, table.newest_time)
+    completion = next_instant(newest, writer.clock(), writer.zone) if writer.config.layout == 2 else None
+    table.commit_clean(prepared, completion)
+    return completion or newest

@@ -1,0 +1,112 @@
+"""Refuses plans that are not for this table, or that the table has moved away from (I/O).
+
+Rules of this module:
+
+1. A plan is for one table and one kind of action, and holds what plans of its kind hold.
+2. If the timeline is not the one a clean was planned from, the plan is stale when the newest instant it knew is gone,
+   when another clean was made or requested, when something was rolled back or restored, when the earliest commit to
+   retain is no longer completed, or when a planned file would no longer be deleted by the same policy and earliest
+   commit.
+3. A LAZY clean is planned as if the failed writes were gone, so rolling back just those makes it stale in no way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakemeta.errors import CorruptMetadataError, StalePlanError
+from lakemeta.hudi.decision import clean_context
+from lakemeta.hudi.listing import plan_partitions
+from lakemeta.hudi.load import InstantReader
+from lakemeta.hudi.planning import PLAN_KIND
+from lakemeta.hudi.rollback import decode_rollback_plan, decode_rolled_back
+from lakemeta.plan import Delete, DeletePartition, Keep
+from lakemeta.storage import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakemeta.executor import Executor
+    from lakemeta.hudi.options import CleanOptions
+    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.state import TableState
+    from lakemeta.hudi.timeline import Instant
+    from lakemeta.plan import Plan
+
+_FACTS = ("policy", "earliest_to_retain", "earliest_action", "partitions", "last_completed_commit", "savepoints")
+
+
+def refuse_foreign(place: Place, plan: Plan, kind: str = PLAN_KIND, needed: Iterable[str] = _FACTS) -> None:
+    """Raise StalePlanError for a plan of another kind or table, CorruptMetadataError for one that lacks facts."""
+    header = plan.header
+    if header.plan != kind:
+        raise StalePlanError(f"this is a {header.plan} plan, not a {kind} plan; nothing was done")
+    if open_storage(header.table)[1] != place.root:
+        raise StalePlanError(f"this plan is for {header.table}, not for {place.url}; nothing was done")
+    missing = [fact for fact in needed if fact not in header.facts]
+    if missing:
+        raise CorruptMetadataError(f"the plan's first line has no {missing[0]}; make the plan again")
+    strange = next((op.op for op in plan.operations if not isinstance(op, Delete | Keep | DeletePartition)), None)
+    if strange is not None:
+        raise CorruptMetadataError(f"a {kind} plan cannot {strange}; make the plan again")
+
+
+def planned_failures(plan: Plan) -> frozenset[str]:
+    """The failed writes that a LAZY clean was planned without."""
+    return frozenset(plan.header.facts.get("failed_writes", ()))
+
+
+def refuse_stale(
+    place: Place, plan: Plan, options: CleanOptions, state: TableState, executor: Executor, *, has_work: bool
+) -> None:
+    """Raise StalePlanError if the table has moved in a way that could make a clean plan wrong (rules 2 and 3)."""
+    facts = plan.header.facts
+    if state.digest == facts.get("timeline_digest"):
+        return
+    if not has_work:
+        raise StalePlanError("the timeline has moved since this plan of nothing was made; plan again")
+    failed = planned_failures(plan)
+    based_on = plan.header.based_on or ""
+    if based_on not in {instant.requested for instant in state.timeline} | failed:
+        raise StalePlanError(f"instant {based_on}, the newest one the plan knew, is gone from the timeline; plan again")
+    for instant in state.timeline:
+        if instant.action == "clean" and (instant.requested > based_on or not instant.completed):
+            raise StalePlanError(f"{instant} was made since the plan; plan again")
+        undoes = instant.action in ("rollback", "restore") and instant.requested > based_on
+        if undoes and not _undone(place, state, instant, executor) <= failed:
+            raise StalePlanError(f"{instant} was made since the plan; plan again")
+    earliest = facts["earliest_to_retain"]
+    completed = {i.requested for i in state.timeline.commits_and_compaction.completed}
+    if earliest and earliest not in completed:
+        raise StalePlanError(f"the earliest commit to retain, {earliest}, is no longer on the timeline; plan again")
+    _refuse_changed_files(place, plan, options, state, executor)
+
+
+def _undone(place: Place, state: TableState, instant: Instant, executor: Executor) -> frozenset[str]:
+    """The writes that a rollback undoes; for a restore, which is never our own, its own time."""
+    if instant.action == "restore":
+        return frozenset({instant.requested})
+    reader = InstantReader(place.storage, f"{place.root}/{state.config.timeline_folder}", executor)
+    if instant.completed:
+        return decode_rolled_back(*reader.read(instant))
+    path = f"{reader.folder}/{instant.requested}.rollback.requested"
+    return frozenset({decode_rollback_plan(place.storage.read(path), path).instant})
+
+
+def _refuse_changed_files(
+    place: Place, plan: Plan, options: CleanOptions, state: TableState, executor: Executor
+) -> None:
+    """Judge the planned partitions again, with the plan's own boundary, on the table as it is now."""
+    planned: dict[str, set[str]] = {partition: set() for partition in plan.dropped_partitions()}
+    for op in plan.deletes():
+        planned.setdefault(op.partition, set()).add(op.path.rpartition("/")[2])
+    failed = planned_failures(plan)
+    timeline = state.timeline.where(lambda i: i.completed or i.requested not in failed)
+    context = clean_context(state, options, timeline, plan.header.facts["earliest_to_retain"] or "", failed)
+    rows = plan_partitions(place.storage, place.root, context, executor, sorted(planned), explain=True)
+    for row in rows:
+        kept = sorted(f.name for f in row.files if not f.delete and f.name in planned[row.partition])
+        if kept:
+            raise StalePlanError(f"{row.partition}/{kept[0]} must be kept by now; plan again")
+        if row.partition in plan.dropped_partitions() and not row.drop:
+            raise StalePlanError(f"partition {row.partition} is in use again; plan again")
