@@ -101,20 +101,16 @@ class HadoopTableOperations:
         try:
             self.storage.create(path, data)
         except StorageError as error:
-            arrived = self._read_back(path)
-            if arrived == data:
-                return
-            if arrived is not None:
+            try:
+                arrived = self.storage.read(path)
+            except PathNotFoundError:
+                if self.storage.scheme in _ANSWERS_AT_ONCE and not isinstance(error, PathExistsError):
+                    raise error from None
+                raise _unknown(path, error) from error
+            except StorageError:
+                raise _unknown(path, error) from error
+            if arrived != data:
                 raise CommitConflictError(f"{path} was created by somebody else") from error
-            if self.storage.scheme in _ANSWERS_AT_ONCE and not isinstance(error, PathExistsError):
-                raise
-            raise CommitStateUnknownError(f"creating {path} failed and it may still appear: {error}") from error
-
-    def _read_back(self, path: str) -> bytes | None:
-        try:
-            return self.storage.read(path)
-        except StorageError:
-            return None
 
     def _write_hint(self, version: int) -> None:
         """Move the hint. It is only a help, and the commit has happened.
@@ -186,6 +182,10 @@ class HadoopTableOperations:
 
     def _path(self, name: str) -> str:
         return f"{self.root}/metadata/{name}".rstrip("/")
+
+
+def _unknown(path: str, error: StorageError) -> CommitStateUnknownError:
+    return CommitStateUnknownError(f"creating {path} failed and it may still appear: {error}")
 
 
 def read_metadata(storage: Storage, path: str) -> TableMetadata:

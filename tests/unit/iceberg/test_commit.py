@@ -1,0 +1,189 @@
+"""The commit loop: attempts, pauses, and which files are left after each way to end."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from faults import WrappedStorage
+from iceberg_checker import TableState
+from iceberg_tables import SmallTable, create_table
+
+from lakemeta.errors import CommitConflictError, CommitStateUnknownError, StorageError
+from lakemeta.iceberg.commit import commit
+from lakemeta.iceberg.new_manifests import NewManifests
+from lakemeta.iceberg.new_snapshot import next_snapshot
+from lakemeta.iceberg.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.stored_manifests import StoredManifests
+from lakemeta.storage import LocalStorage
+
+
+@pytest.fixture
+def table(tmp_path) -> SmallTable:
+    table = create_table(LocalStorage(), str(tmp_path / "t"), properties={"commit.retry.num-retries": "2"})
+    for i in range(3):
+        table.append([(i, "a", 0.5)])
+    return table
+
+
+class Rivals:
+    """Operations that lose: somebody else commits first, ``times`` times; they keep what was asked of them."""
+
+    def __init__(self, table: SmallTable, times: int) -> None:
+        self.inner, self.times = table.operations, times
+        self.rival = SmallTable(table.storage, table.root, seed=9)
+        self.storage = table.storage
+        self.attempts = 0
+
+    def current(self):
+        return self.inner.current()
+
+    def refresh(self):
+        return self.inner.refresh()
+
+    def metadata_location(self, name):
+        return self.inner.metadata_location(name)
+
+    def commit(self, base, new):
+        self.attempts += 1
+        if self.attempts <= self.times:
+            self.rival.append([(100 + self.attempts, "a", 0.5)])
+        self.inner.commit(base, new)
+
+
+def rewrite_all(table: SmallTable, operations, pauses: list[float] | None = None):
+    files = tuple(table.data_files())
+    update = SnapshotUpdate(
+        added=(table.write([(i, "a", 0.5) for i in range(sum(f.record_count for f in files))]),),
+        removed=files,
+        starting_snapshot_id=table.head.snapshot_id,
+        data_sequence_number=table.head.sequence_number,
+    )
+    stored = StoredManifests(table.storage, table.metadata.specs_by_id)
+    new = NewManifests(operations.metadata_location, table.world.new_uuid(), 4711)
+    world = attrs.evolve(table.world, sleep_ms=(pauses if pauses is not None else []).append)
+    return commit(operations, lambda base: next_snapshot(update, base, stored, new), world)
+
+
+def names(table: SmallTable) -> set[str]:
+    return {entry.name for entry in table.storage.list_dir(f"{table.root}/metadata")}
+
+
+def unreferenced(table: SmallTable) -> set[str]:
+    state = TableState.local(table.root)
+    known = {path.rpartition("/")[2] for path in state.referenced()}
+    return {name for name in names(table) if name.endswith(".avro") and name not in known}
+
+
+def test_a_lost_race_is_run_again_on_the_winners_table(table):
+    """After a conflict the change is applied to the newest version, and both commits are in the table."""
+    pauses: list[float] = []
+    snapshot = rewrite_all(table, Rivals(table, 2), pauses)
+    assert snapshot.snapshot_id == table.head.snapshot_id
+    assert [s.operation for s in table.metadata.snapshots[-3:]] == ["append", "append", "replace"]
+    assert len(TableState.local(table.root).rows()) == 5
+    assert pauses == [100, 200]
+
+
+def test_manifests_of_lost_attempts_are_removed_after_success(table):
+    """The manifest lists of earlier attempts go; manifests that the last attempt uses again stay."""
+    rewrite_all(table, Rivals(table, 1))
+    assert unreferenced(table) == set()
+    lists = [name for name in names(table) if name.startswith("snap-4711-")]
+    assert len(lists) == 1
+    assert lists[0].startswith("snap-4711-2-")
+
+
+def test_retries_come_to_an_end(table):
+    """When the retries are used up the conflict is raised, and no manifest of any attempt is left."""
+    operations = Rivals(table, 9)
+    with pytest.raises(CommitConflictError):
+        rewrite_all(table, operations)
+    assert operations.attempts == 3
+    assert unreferenced(table) == set()
+
+
+def test_a_conflict_that_stays_is_not_retried(table):
+    """A change that is not allowed on the newer version fails at once."""
+    operations = Rivals(table, 0)
+    files = tuple(table.data_files())
+    table.remove(files[0])
+    update = SnapshotUpdate(removed=files, starting_snapshot_id=table.metadata.snapshots[-2].snapshot_id)
+    stored = StoredManifests(table.storage, table.metadata.specs_by_id)
+    new = NewManifests(operations.metadata_location, table.world.new_uuid(), 4711)
+    with pytest.raises(CommitConflictError, match="Missing required files"):
+        commit(operations, lambda base: next_snapshot(update, base, stored, new), table.world)
+    assert operations.attempts == 0
+
+
+class BrokenLine(WrappedStorage):
+    """Creates a metadata version, or does not, and says that it failed; the first look after that fails, too."""
+
+    def __init__(self, inner, *, arrives: bool) -> None:
+        super().__init__(inner)
+        self.arrives, self.broken = arrives, False
+
+    def create(self, path, data):
+        is_version = path.endswith(".metadata.json")
+        if self.arrives or not is_version:
+            self.inner.create(path, data)
+        if is_version:
+            self.broken = True
+            raise StorageError("the line broke")
+
+    def read(self, path):
+        if self.broken:
+            self.broken = False
+            raise StorageError("the line is broken")
+        return self.inner.read(path)
+
+
+def broken(table: SmallTable, *, arrives: bool) -> SmallTable:
+    return SmallTable(BrokenLine(table.storage, arrives=arrives), table.root, seed=5)
+
+
+def test_an_unknown_state_is_looked_into(table):
+    """If the snapshot turns out to be in the table, the commit has happened."""
+    line = broken(table, arrives=True)
+    snapshot = rewrite_all(line, line.operations)
+    assert table.head.snapshot_id == snapshot.snapshot_id
+    assert unreferenced(table) == set()
+
+
+def test_an_unknown_state_removes_nothing(table):
+    """If nobody can say, every file stays: the metadata may still arrive and name it."""
+    before = names(table)
+    line = broken(table, arrives=False)
+    with pytest.raises(CommitStateUnknownError):
+        rewrite_all(line, line.operations)
+    assert {name for name in names(table) - before if name.endswith(".avro")} == unreferenced(table) != set()
+
+
+def test_a_sure_failure_removes_the_manifests(table):
+    """A commit that surely did not happen leaves no manifest behind."""
+
+    class Full(WrappedStorage):
+        def create(self, path, data):
+            if path.endswith(".metadata.json"):
+                raise StorageError("no space left on device")
+            self.inner.create(path, data)
+
+    full = SmallTable(Full(table.storage), table.root, seed=5)
+    with pytest.raises(StorageError, match="no space"):
+        rewrite_all(full, full.operations)
+    assert unreferenced(table) == set()
+
+
+def test_a_change_with_nothing_to_do_commits_nothing(table):
+    """None is no version."""
+    before = names(table)
+    assert commit(table.operations, lambda base: None, table.world) is None
+    assert names(table) == before
+
+
+def test_a_clock_that_is_behind_does_not_turn_time_back(table):
+    """A snapshot is never older than the metadata it is based on."""
+    late = attrs.evolve(table.world, now_ms=lambda: 5)
+    table.world = late
+    before = table.metadata.last_updated_ms
+    table.append([(9, "a", 0.5)])
+    assert table.head.timestamp_ms == before
