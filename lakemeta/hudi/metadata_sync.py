@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.commit import next_instant
 from lakemeta.hudi.load import load_timeline
+from lakemeta.hudi.metadata_table.rollback import check_can_roll_back, roll_back
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.metadata_table.update import CleanedPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from lakemeta.hudi.commit import InstantWriter
     from lakemeta.hudi.metadata import CleanerPlan
@@ -62,6 +63,36 @@ def tell_clean(writer: InstantWriter, instant: str, plan: CleanerPlan, dropped: 
         return timeline.newest_time
     prepared = table.prepare_clean(instant, cleaned_partitions(plan, dropped), epoch_ms(writer.clock()))
     newest = max(timeline.newest_time, table.newest_time)
-    completion = next_instant(newest, writer.clock(), writer.zone) if writer.config.layout == 2 else None
+    completion = _completion(writer, newest)
     table.commit_clean(prepared, completion)
     return completion or newest
+
+
+def check_rollback(writer: InstantWriter, timeline: Timeline, rollback: str, failed: str) -> None:
+    """Refuse now what rolling the write at ``failed`` back in the metadata table would refuse after the deletes.
+
+    ``rollback`` is the instant of the rollback, empty if it was not begun.
+    """
+    table = open_metadata(writer, timeline)
+    if table is not None:
+        check_can_roll_back(table, rollback, failed)
+
+
+def tell_rollback(
+    writer: InstantWriter, timeline: Timeline, rollback: str, failed: str, appended: Mapping[str, Mapping[str, int]]
+) -> str:
+    """Roll the write at ``failed`` back in the metadata table, if there is one; the newest time on both timelines then.
+
+    ``appended`` are the log files with rollback blocks: partition -> file name -> bytes.
+    """
+    table = open_metadata(writer, timeline)
+    if table is None:
+        return timeline.newest_time
+    newest = max(timeline.newest_time, table.newest_time)
+    completion = _completion(writer, newest)
+    roll_back(table, rollback, failed, appended, completion, epoch_ms(writer.clock()))
+    return completion or newest
+
+
+def _completion(writer: InstantWriter, newest: str) -> str | None:
+    return next_instant(newest, writer.clock(), writer.zone) if writer.config.layout == 2 else None

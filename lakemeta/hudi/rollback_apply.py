@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import StalePlanError, UnsupportedFeatureError
+from lakemeta.errors import StalePlanError
 from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.commit import InstantWriter
 from lakemeta.hudi.failed_writes import is_alive, pending_writes
@@ -82,11 +82,6 @@ def undo(
     place: Place, writer: InstantWriter, failures: Failures, lock: TableLock, executor: Executor
 ) -> list[RolledBack]:
     """Roll back all the failed writes; stops after one of which a file could not be deleted."""
-    if failures.writes and writer.config.has_metadata_table:
-        raise UnsupportedFeatureError(
-            f"{place.url} has a metadata table, which must be told of the rollback of {failures.writes[0].instant}; "
-            "let a Hudi writer roll it back"
-        )
     done: list[RolledBack] = []
     for write in failures.writes:
         done.append(roll_back(place, writer, write, lock, executor))

@@ -4,9 +4,10 @@ Rules of this module (``BaseRollbackActionExecutor``, ``RollbackHelper``, ``Roll
 
 1. The plan is written to ``<ts>.rollback.requested`` first, then ``<ts>.rollback.inflight`` (empty). From then on the
    plan is in that file: whoever finds a pending rollback executes it as it stands.
-2. Files go, and rollback blocks are appended as new log files of their slices. Then the failed write's own instant
-   files go, inflight before requested, then its markers and its heartbeat, and last the rollback completes. Hudi does
-   away with markers and heartbeat after that; this way nothing is left behind if the last step is not reached.
+2. Files go, and rollback blocks are appended as new log files of their slices. Then the metadata table is told. Then
+   the failed write's own instant files go, inflight before requested, then its markers and its heartbeat, and last the
+   rollback completes. Hudi does away with markers and heartbeat after that; this way nothing is left behind if the last
+   step is not reached.
 3. A file that cannot be deleted keeps the rollback pending: what a rolled back write leaves would count as committed
    once the timeline is archived past it.
 4. A slice that has a rollback block of this rollback gets no second one, and a slice without log files gets none.
@@ -28,6 +29,7 @@ from lakemeta.hudi.filenames import LogFile, parse_log_file
 from lakemeta.hudi.listing import list_partition
 from lakemeta.hudi.load import load_timeline
 from lakemeta.hudi.logfile import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
+from lakemeta.hudi.metadata_sync import check_rollback, newest_time, tell_rollback
 from lakemeta.hudi.rollback import ROLLBACK_VERSION, RollbackRequest, encode_rollback_metadata, encode_rollback_plan
 from lakemeta.hudi.rollback_planning import MARKER_FOLDER, FailedWrite
 from lakemeta.hudi.timeline import Instant, Timeline, parse_instant
@@ -124,7 +126,8 @@ def _empty(partition: str) -> dict[str, Any]:
 def _request(writer: InstantWriter, write: FailedWrite) -> Instant:
     timeline = load_timeline(writer.storage, writer.root, writer.config)
     _check_pending(timeline, write)
-    return writer.requested("rollback", timeline.newest_time, encode_rollback_plan(write.plan))
+    check_rollback(writer, timeline, "", write.instant)
+    return writer.requested("rollback", newest_time(writer, timeline), encode_rollback_plan(write.plan))
 
 
 def _check_pending(timeline: Timeline, write: FailedWrite) -> None:
@@ -138,12 +141,14 @@ def _finish(place: Place, writer: InstantWriter, write: FailedWrite, rollback: I
     storage, root = writer.storage, writer.root
     timeline = load_timeline(storage, root, writer.config)
     _check_pending(timeline, write)
+    appended = {p: {path.rpartition("/")[2]: size for path, size in files.items()} for p, files in done.blocks.items()}
+    newest = tell_rollback(writer, timeline, done.rollback, write.instant, appended)
     for path in _instant_files(writer, write):
         _delete(writer, path)
     storage.delete_tree(f"{root}/{MARKER_FOLDER}/{write.instant}")
     _delete(writer, f"{root}/{HEARTBEAT_FOLDER}/{write.instant}")
     content = encode_rollback_metadata(rollback_metadata(place, write, done))
-    writer.completed(rollback, timeline.newest_time, content)
+    writer.completed(rollback, newest, content)
 
 
 def _instant_files(writer: InstantWriter, write: FailedWrite) -> Iterator[str]:

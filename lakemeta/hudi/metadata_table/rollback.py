@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.metadata_table.slices import Slice
     from lakemeta.hudi.metadata_table.table import MetadataTable
 
-_SUFFIX: Final = "006"  # HoodieTableMetadataUtil.OperationSuffix of a rollback
+ROLLBACK_SUFFIX: Final = "006"  # HoodieTableMetadataUtil.OperationSuffix of a rollback
 
 
 def check_can_roll_back(table: MetadataTable, rollback: str, failed: str) -> None:
@@ -46,7 +46,7 @@ def check_can_roll_back(table: MetadataTable, rollback: str, failed: str) -> Non
 
     ``rollback`` is the instant of the data table's rollback; nothing is written.
     """
-    table.check_writable(rollback, failed, f"{rollback}{_SUFFIX}")
+    table.check_writable(rollback, failed, f"{rollback}{ROLLBACK_SUFFIX}")
     compactions = [i.requested for i in table.timeline.completed.of_actions("commit")]
     if any(i.requested == failed for i in table.timeline) and failed <= max(compactions, default=""):
         raise UnsupportedFeatureError(
@@ -75,7 +75,7 @@ def roll_back(
     if not any(i.requested == failed for i in table.timeline):
         return
     if table.config.version < 8:
-        at = f"{rollback}{_SUFFIX}"
+        at = f"{rollback}{ROLLBACK_SUFFIX}"
         _undo(table, at, None, failed, [_command_request(p, onto) for p, onto in _slices_with(table, failed)])
     else:
         _undo(table, rollback, completion, failed, list(_log_requests(table, failed)))
