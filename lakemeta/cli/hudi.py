@@ -17,20 +17,38 @@ if TYPE_CHECKING:
     from lakemeta.hudi import HudiTable
     from lakemeta.plan import Plan
 
-_PARTLY_DONE = 4
+PARTLY_DONE = 4
+assume_single_writer_option = click.option(
+    "--assume-single-writer", is_flag=True, help="Go ahead without a lock that lakemeta cannot take."
+)
+_listing = click.option(
+    "--listing",
+    type=click.Choice(["auto", "metadata", "storage"]),
+    default="auto",
+    show_default=True,
+    help="Where files are looked up: the metadata table, storage, or the former if it can be used.",
+)
 
 
 @click.command("clean")
 @click.argument("table_url", metavar="TABLE")
 @click.option("--explain", is_flag=True, help="Also name every file that stays, and why.")
 @click.option("--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file.")
+@_listing
 @planning_options
 @common_options
 def plan_clean(
-    table_url: str, *, explain: bool, out: Path | None, settings: tuple[str, ...], now: str | None, common: Common
+    table_url: str,
+    *,
+    explain: bool,
+    out: Path | None,
+    listing: str,
+    settings: tuple[str, ...],
+    now: str | None,
+    common: Common,
 ) -> None:
     """Plan a clean of a Hudi table: which old file versions would be deleted."""
-    _, plan = _plan(table_url, settings, now, common, explain=explain)
+    _, plan = _plan(table_url, settings, now, common, listing, explain=explain)
     if out is not None:
         save_plan(plan, out)
         remark(f"plan saved to {out}", quiet=common.quiet)
@@ -43,6 +61,8 @@ def plan_clean(
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--schedule-only", is_flag=True, help="Only write the requested clean, for a Hudi writer to execute.")
 @click.option("--drop-metadata-table", is_flag=True, help="Take the table off its metadata table first.")
+@assume_single_writer_option
+@_listing
 @planning_options
 @common_options
 def clean(
@@ -52,12 +72,14 @@ def clean(
     dry_run: bool,
     schedule_only: bool,
     drop_metadata_table: bool,
+    assume_single_writer: bool,
+    listing: str,
     settings: tuple[str, ...],
     now: str | None,
     common: Common,
 ) -> None:
     """Clean a Hudi table: plan, show the plan, ask, apply."""
-    table, plan = _plan(table_url, settings, now, common)
+    table, plan = _plan(table_url, settings, now, common, listing)
     if dry_run:
         show_plan(plan, common.output)
         return
@@ -68,22 +90,42 @@ def clean(
         return  # the plan has said that there is nothing to do
     if changes:
         confirm(yes=yes)
-    apply_plan(table, plan, common, schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
+    apply_plan(
+        table,
+        plan,
+        common,
+        schedule_only=schedule_only,
+        drop_metadata_table=drop_metadata_table,
+        assume_single_writer=assume_single_writer,
+    )
 
 
-def apply_plan(table: HudiTable, plan: Plan, common: Common, *, schedule_only: bool, drop_metadata_table: bool) -> None:
+def apply_plan(
+    table: HudiTable,
+    plan: Plan,
+    common: Common,
+    *,
+    schedule_only: bool,
+    drop_metadata_table: bool,
+    assume_single_writer: bool,
+) -> None:
     """Apply or only request a plan, and print what was done; exit code 4 if a file could not be deleted."""
     executor = common.executor("cleaning")
     if schedule_only:
         if drop_metadata_table:
             raise OptionError("--schedule-only changes no file, so --drop-metadata-table cannot go with it; give one")
-        instant = table.schedule_clean(plan, executor=executor)
+        instant = table.schedule_clean(plan, executor=executor, assume_single_writer=assume_single_writer)
         click.echo(f"requested clean {instant}" if instant else "Nothing to do.")
         return
-    report = table.apply(plan, executor=executor, drop_metadata_table=drop_metadata_table)
+    report = table.apply(
+        plan,
+        executor=executor,
+        drop_metadata_table=drop_metadata_table,
+        assume_single_writer=assume_single_writer,
+    )
     show_report(report, common.output)
     if not report.complete:
-        sys.exit(_PARTLY_DONE)
+        sys.exit(PARTLY_DONE)
 
 
 def save_plan(plan: Plan, out: Path) -> None:
@@ -97,7 +139,7 @@ def save_plan(plan: Plan, out: Path) -> None:
 def needs_apply(plan: Plan) -> bool:
     """True if applying the plan changes the table."""
     facts = plan.header.facts
-    return not plan.is_empty or bool(facts.get("empty_clean") or facts.get("pending_cleans"))
+    return not plan.is_empty or any(facts.get(name) for name in ("empty_clean", "pending_cleans", "failed_writes"))
 
 
 def confirm(*, yes: bool) -> None:
@@ -110,11 +152,11 @@ def confirm(*, yes: bool) -> None:
 
 
 def _plan(
-    table_url: str, settings: tuple[str, ...], now: str | None, common: Common, *, explain: bool = False
+    table_url: str, settings: tuple[str, ...], now: str | None, common: Common, listing: str, *, explain: bool = False
 ) -> tuple[HudiTable, Plan]:
     from lakemeta.hudi import HudiTable
 
     options, at = pairs(settings, "--set"), moment(now)
     table = HudiTable.open(table_url, common.storage_options, on_event=common.on_event)
     executor = common.executor("looking at partitions")
-    return table, table.plan_clean(options, now=at, executor=executor, explain=explain)
+    return table, table.plan_clean(options, now=at, executor=executor, explain=explain, listing=listing)

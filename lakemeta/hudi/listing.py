@@ -14,7 +14,7 @@ from lakemeta.hudi.clean import CleanContext, PartitionPlan, plan_partition
 from lakemeta.hudi.filenames import is_partition_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakemeta.executor import Executor
     from lakemeta.storage import Entry, Storage
@@ -75,6 +75,19 @@ def plan_partitions(
     """Plan these partitions, in their order; one whose directory is gone has no files."""
     fn = partial(_plan_listed, storage, root, context, explain)
     return executor.map_batches(fn, partitions, batch_size=_BATCH)
+
+
+def plan_listed_files(
+    context: CleanContext,
+    executor: Executor,
+    listing: Mapping[str, Mapping[str, int]],
+    partitions: Iterable[str],
+    *,
+    explain: bool,
+) -> Iterator[PartitionRow]:
+    """Plan these partitions from a listing (partition -> file name -> size in bytes); one it lacks has no files."""
+    items = ((partition, tuple(listing.get(partition, {}).items())) for partition in partitions)
+    return executor.map_batches(partial(_plan_files, context, explain), items, batch_size=_BATCH)
 
 
 def find_partitions(storage: Storage, root: str, executor: Executor) -> Iterator[str]:
@@ -146,10 +159,17 @@ def _plan_listed(
         yield _plan(context, partition, list_partition(storage, root, partition), explain)
 
 
+def _plan_files(
+    context: CleanContext, explain: bool, partitions: Sequence[tuple[str, Sequence[tuple[str, int]]]]
+) -> Iterator[PartitionRow]:
+    for partition, files in partitions:
+        planned = plan_partition(context, partition, files)
+        yield PartitionRow(partition, planned.drop, planned.note, list(_rows(planned, explain)))
+
+
 def _plan(context: CleanContext, partition: str, entries: Sequence[Entry], explain: bool) -> PartitionRow:
     files = [(entry.name, entry.size) for entry in entries if not entry.is_dir]
-    planned = plan_partition(context, partition, files)
-    return PartitionRow(partition, planned.drop, planned.note, list(_rows(planned, explain)))
+    return next(_plan_files(context, explain, [(partition, files)]))
 
 
 def _rows(planned: PartitionPlan, explain: bool) -> Iterator[FileRow]:

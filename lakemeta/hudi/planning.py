@@ -8,13 +8,14 @@ from zoneinfo import ZoneInfo
 
 import attrs
 
-from lakemeta.errors import PathNotFoundError
+from lakemeta.errors import LakemetaError, OptionError, PathNotFoundError
 from lakemeta.hudi.boundary import partitions_touched
 from lakemeta.hudi.clean import DROPPED
 from lakemeta.hudi.decision import Decision, decide
 from lakemeta.hudi.failed_writes import HEARTBEAT_FOLDER
-from lakemeta.hudi.listing import PartitionRow, plan_all_partitions, plan_partitions
+from lakemeta.hudi.listing import PartitionRow, plan_all_partitions, plan_listed_files, plan_partitions
 from lakemeta.hudi.load import InstantReader, load_state
+from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.plan import Delete, DeletePartition, Keep, Operation, Plan, PlanHeader
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.state import TableState
     from lakemeta.storage import Storage
 
+LISTINGS = ("auto", "metadata", "storage")
 PLAN_KIND = "hudi.clean"
 
 
@@ -43,15 +45,27 @@ class Place:
 
 
 def plan_clean(
-    place: Place, options: CleanOptions, now: datetime, executor: Executor, *, explain: bool = False
+    place: Place,
+    options: CleanOptions,
+    now: datetime,
+    executor: Executor,
+    *,
+    explain: bool = False,
+    listing: str = "auto",
 ) -> Plan:
-    """Plan a clean for the moment ``now``; the source of every rule is named in the modules that hold them."""
+    """Plan a clean for the moment ``now``; the source of every rule is named in the modules that hold them.
+
+    ``listing`` is one of LISTINGS: where the files of partitions are looked up.
+    """
+    if listing not in LISTINGS:
+        raise OptionError(f"there is no listing {listing}; give one of {', '.join(LISTINGS)}")
     state = load_state(place.storage, place.root, executor)
     beats = heartbeats(place, options)
     decision = decide(state, options, beats, now, timezone(state.config, options))
     collected = _Collected()
     if decision.nothing is None:
-        collected.add(_rows(place, state, options, decision, executor, explain=explain))
+        listed = _metadata_listing(place, state, collected, listing)
+        collected.add(_rows(place, state, options, decision, executor, listed, explain=explain))
     return Plan(_header(place, state, options, decision, collected), collected.operations)
 
 
@@ -88,16 +102,38 @@ def _rows(
     options: CleanOptions,
     decision: Decision,
     executor: Executor,
+    listing: Mapping[str, Mapping[str, int]] | None,
     *,
     explain: bool,
 ) -> Iterator[PartitionRow]:
     storage, root, context = place.storage, place.root, decision.context
     if decision.scope.commits is None:
+        if listing is not None:
+            wanted = filter(options.wants, sorted(listing))
+            return plan_listed_files(context, executor, listing, wanted, explain=explain)
         return plan_all_partitions(storage, root, context, executor, options.wants, explain=explain)
     reader = InstantReader(storage, f"{root}/{state.config.timeline_folder}", executor)
     commits = reader.commits(decision.scope.commits)
     partitions = partitions_touched(commits, copy_on_write=state.config.table_type == "COPY_ON_WRITE")
+    if listing is not None:
+        return plan_listed_files(context, executor, listing, partitions, explain=explain)
     return plan_partitions(storage, root, context, executor, partitions, explain=explain)
+
+
+def _metadata_listing(
+    place: Place, state: TableState, collected: _Collected, listing: str
+) -> Mapping[str, Mapping[str, int]] | None:
+    """The listing of the metadata table, or None if storage is to be listed; a fallback leaves a note that says why."""
+    if listing == "storage" or (listing == "auto" and not state.config.has_metadata_table):
+        return None
+    try:
+        table = MetadataTable.open(place.storage, place.root, state.config, state.timeline)
+        return table.listing()
+    except LakemetaError as error:
+        if listing == "metadata":
+            raise
+        collected.notes.append(f"storage was listed, because the metadata table cannot be used: {error}")
+        return None
 
 
 def _operations(row: PartitionRow) -> Iterator[Operation]:

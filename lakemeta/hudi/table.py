@@ -74,11 +74,13 @@ class HudiTable:
         now: datetime | None = None,
         executor: Executor | None = None,
         explain: bool = False,
+        listing: str = "auto",
     ) -> Plan:
         """Plan a clean without changing anything.
 
         ``options`` are the engine's, by either spelling. ``now`` (with a timezone) is the moment to plan for; by
-        default the present. With ``explain`` the plan also names every file that stays, and why.
+        default the present. With ``explain`` the plan also names every file that stays, and why. ``listing`` says where
+        files are looked up: ``metadata`` (the metadata table), ``storage``, or ``auto``, which prefers the former.
 
         Raises:
             OptionError: an option is unknown, malformed or would delete live data.
@@ -86,7 +88,7 @@ class HudiTable:
         """
         parsed = CleanOptions.parse(options or {})
         executor = executor or LocalExecutor()
-        make = partial(plan_clean, self.place, parsed, now or utc_now(), executor, explain=explain)
+        make = partial(plan_clean, self.place, parsed, now or utc_now(), executor, explain=explain, listing=listing)
         return self._watch.plan(PLAN_KIND, make)
 
     def plan_rollback(
