@@ -69,7 +69,9 @@ def clean_context(
     rolled_back: frozenset[str] = frozenset(),
 ) -> CleanContext:
     """What planning one partition needs to know, for a given earliest commit to retain."""
+    # Of two operations on one group the one that reads further back counts: it comes last.
     operations = [*(operation for _, operation in state.compactions), *state.log_compactions]
+    operations.sort(key=lambda operation: operation.base_instant, reverse=True)
     pending = {(operation.partition, operation.file_id): at for at, operation in state.compactions}
     return CleanContext(
         options.policy,
