@@ -190,6 +190,23 @@ def test_a_rollback_block_takes_back_what_came_before_it(tmp_path: Path) -> None
 
 
 @both_layouts
+def test_a_metadata_table_that_is_not_there_is_noticed(case: MdtCase) -> None:
+    """The data table's properties name it, so somebody deleted it."""
+    shutil.rmtree(case.open().path)
+    with pytest.raises(CorruptMetadataError, match="is missing"):
+        case.open()
+
+
+@both_layouts
+def test_a_metadata_table_of_another_version_is_refused(case: MdtCase) -> None:
+    """Data table and metadata table are upgraded together."""
+    path = Path(case.open().path) / ".hoodie" / "hoodie.properties"
+    path.write_text(path.read_text().replace("hoodie.table.version=", "hoodie.table.version=1"))
+    with pytest.raises(UnsupportedFeatureError, match="let a Hudi writer upgrade both"):
+        case.open()
+
+
+@both_layouts
 def test_a_damaged_file_is_named(case: MdtCase) -> None:
     """Whatever is cut or flipped in a file of the slice is an error that names the file."""
     update = case.open().prepare_clean(case.instant, case.cleaned(), 0).files[0]

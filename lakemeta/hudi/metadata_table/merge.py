@@ -17,7 +17,7 @@ from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.logfile import BlockType
 from lakemeta.hudi.metadata_table.hfile import HFile, open_hfile
-from lakemeta.hudi.metadata_table.keys import ALL_PARTITIONS, partition_path
+from lakemeta.hudi.metadata_table.keys import ALL_PARTITIONS, FILE_SUFFIX_LENGTH, partition_path
 from lakemeta.hudi.metadata_table.records import RecordType, decode_deleted_keys
 
 if TYPE_CHECKING:
@@ -64,14 +64,19 @@ def layers(base: tuple[str, bytes] | None, blocks: Iterable[tuple[str, LogBlock]
             raise CorruptMetadataError(f"{where}: a {block.type.name} block does not belong into a metadata table")
 
 
-def newest_records(slice_layers: Iterable[Layer]) -> dict[str, RawRecord]:
-    """Key -> newest record, undecoded: for types whose newest record counts."""
+def records_about_files(slice_layers: Iterable[Layer], suffixes: frozenset[str]) -> dict[str, RawRecord]:
+    """Key -> newest record, undecoded, of the keys that end like one of ``suffixes`` (see keys.file_suffix).
+
+    For types whose newest record counts. An index may have many millions of records: only the wanted are kept.
+    """
+    wanted = {suffix.encode() for suffix in suffixes}
     records: dict[str, RawRecord] = {}
     for layer in slice_layers:
         if layer.puts is not None:
             source = layer.puts
             for key, value in source.entries():
-                records[_text(key, source)] = RawRecord(source, value)
+                if key[-FILE_SUFFIX_LENGTH:] in wanted:
+                    records[_text(key, source)] = RawRecord(source, value)
         for key_text in layer.deleted_keys:
             records.pop(key_text, None)
     return records

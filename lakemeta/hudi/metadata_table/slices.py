@@ -30,7 +30,7 @@ import attrs
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.filenames import LogFile, parse_log_file
-from lakemeta.hudi.logfile import CorruptBlock, LogBlock, read_blocks
+from lakemeta.hudi.logfile import CorruptBlock, HeaderKey, LogBlock, read_blocks
 from lakemeta.hudi.metadata_table.partitions import file_id_prefix
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ def counted_blocks(files: Iterable[tuple[str, bytes]], validity: Validity) -> It
                     raise CorruptMetadataError(
                         f"{where} is damaged at byte {block.offset}: {block.problem}; rebuild the metadata table"
                     )
+            elif HeaderKey.COMPACTED_BLOCK_TIMES in block.header:
+                raise UnsupportedFeatureError(f"{where} has log-compacted blocks, which lakemeta does not read")
             elif block.instant_time in validity.valid:
                 target = block.rolled_back_instant
                 if target is not None:

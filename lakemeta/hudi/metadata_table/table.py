@@ -33,7 +33,7 @@ from lakemeta.hudi.metadata_table.deltacommit import (
     new_log_file,
     read_precedent,
 )
-from lakemeta.hudi.metadata_table.merge import file_listing, layers, merged_records, newest_records
+from lakemeta.hudi.metadata_table.merge import file_listing, layers, merged_records, records_about_files
 from lakemeta.hudi.metadata_table.partitions import FILES, file_id_prefix, has_records_of_files
 from lakemeta.hudi.metadata_table.slices import INIT_PREFIX, Slice, Validity, counted_blocks, newest_slices
 from lakemeta.hudi.metadata_table.update import (
@@ -250,9 +250,9 @@ class MetadataTable:
         for partition in filter(has_records_of_files, self.partitions):
             groups = self.slices(partition)
             for place, group in enumerate(groups):
-                records = newest_records(self._layers(partition, group, validity))
+                records = records_about_files(self._layers(partition, group, validity), suffixes)
                 position = (group.file_id, place, len(groups))
-                update = index_update(partition, position, records, suffixes, precedent.record_schema, instant)
+                update = index_update(partition, position, records, precedent.record_schema, instant)
                 if update is not None:
                     yield update, group
 
@@ -310,7 +310,12 @@ class MetadataTable:
 
 def _check_version(storage: Storage, path: str, config: TableConfig) -> None:
     where = f"{path}/.hoodie/hoodie.properties"
-    version = parse_properties(storage.read(where), where).get("hoodie.table.version")
+    try:
+        version = parse_properties(storage.read(where), where).get("hoodie.table.version")
+    except PathNotFoundError as error:
+        raise CorruptMetadataError(
+            f"{where} is missing, though the table's properties name a metadata table; turn it off and on again"
+        ) from error
     if version != str(config.version):
         raise UnsupportedFeatureError(
             f"{where} says table version {version} and the data table is of version {config.version}; "

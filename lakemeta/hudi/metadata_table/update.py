@@ -20,7 +20,6 @@ from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
 from lakemeta.hudi.metadata_table.keys import (
     ALL_PARTITIONS,
-    FILE_SUFFIX_LENGTH,
     file_group_index,
     file_suffix,
     partition_key,
@@ -136,18 +135,17 @@ def index_update(
     partition: str,
     group: tuple[str, int, int],
     records: Mapping[str, RawRecord],
-    suffixes: frozenset[str],
     schema: RecordSchema,
     instant: str,
 ) -> GroupUpdate | None:
     """The update of one file group of an index of single files, or None if it has no record of a cleaned file.
 
     ``group`` is (file id, its place among the groups by file id, number of groups), ``records`` the newest
-    records of the group. Raises CorruptMetadataError if a record lies in a group where Hudi would not look
-    for it.
+    records of the group that are about cleaned files. Raises CorruptMetadataError if a record lies in a group
+    where Hudi would not look for it.
     """
     file_id, place, groups = group
-    keys = sorted(key for key in records if key[-FILE_SUFFIX_LENGTH:] in suffixes)
+    keys = sorted(records)
     if keys and file_group_index(keys[0], groups) != place:
         raise CorruptMetadataError(
             f"file group {file_id} of metadata partition {partition} has key {keys[0]}, which belongs to another of "

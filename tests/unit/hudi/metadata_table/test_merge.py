@@ -10,7 +10,7 @@ from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block, read_blocks
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
-from lakemeta.hudi.metadata_table.merge import file_listing, layers, merged_records, newest_records
+from lakemeta.hudi.metadata_table.merge import file_listing, layers, merged_records, records_about_files
 from lakemeta.hudi.metadata_table.records import (
     RecordSchema,
     RecordType,
@@ -147,12 +147,15 @@ def test_partition_stats_widen_unless_the_bound_is_tight() -> None:
         assert (newest["minValue"], newest["valueCount"]) == ({"value": 4}, 1)
 
 
-def test_the_newest_record_is_found_without_decoding() -> None:
-    """For types whose newest record counts."""
-    blocks = [("log", b) for b in read_blocks(log(hfile(("k", stats(1, 1, 1)), ("l", b"junk")), ["l"]), "log")]
-    newest = newest_records(layers(("base", hfile(("k", b"junk"))), blocks))
-    assert list(newest) == ["k"]
-    assert newest["k"].decode()["type"] == 6
+def test_records_about_files_are_found_by_the_end_of_their_keys() -> None:
+    """The newest of each, not decoded; deleted ones and those about other files are left out."""
+    mine, gone, other = (f"{'column'.ljust(12, c)}{c * 36}" for c in "abc")
+    newer = hfile((mine, stats(1, 1, 1)), (gone, b"junk"))
+    blocks = [("log", b) for b in read_blocks(log(newer, [gone, "absent"]), "log")]
+    base = ("base", hfile((mine, b"junk"), (other, b"junk")))
+    found = records_about_files(layers(base, blocks), frozenset({"a" * 36, "b" * 36}))
+    assert list(found) == [mine]
+    assert found[mine].decode()["type"] == 6
 
 
 def test_blocks_of_other_kinds_are_refused() -> None:
@@ -227,6 +230,13 @@ def test_blocks_that_do_not_count_are_left_out() -> None:
     data = log(["1"], instant=T1) + log(["2"], instant=T2) + log(["4"], instant=T4) + rollback
     kept = counted_blocks([("a", data), ("b", log(["5"], instant=T2))], v)
     assert [(path, block.instant_time) for path, block in kept] == [("a", T1), ("b", T2)]
+
+
+def test_log_compacted_blocks_are_refused() -> None:
+    """They stand for earlier blocks, which must not be counted again."""
+    data = encode_block(BlockType.DELETE, {HeaderKey.COMPACTED_BLOCK_TIMES: T1}, b"")
+    with pytest.raises(UnsupportedFeatureError, match="log-compacted"):
+        counted_blocks([("a", data)], validity(8, [], []))
 
 
 def test_torn_blocks_count_as_damage_unless_nobody_counts_them() -> None:

@@ -129,19 +129,20 @@ def test_the_listing_after_a_clean() -> None:
     assert LISTING["q"] == {"c": 3}
 
 
-def test_index_records_of_cleaned_files_are_found_by_key() -> None:
-    """All columns of exactly the cleaned files, of the right partition, and only the live ones."""
-    wanted = dict([column_stats(c, "p", "a", NEW) for c in ("id", "ts")])
-    others = [
-        column_stats("id", "q", "a", NEW),
-        column_stats("id", "p", "b", NEW),
-        column_stats("val", "p", "a", NEW, deleted=True),
-    ]
-    suffixes = file_suffixes([CleanedPartition("p", ["a"])])
-    update = index_update("column_stats", ("g", 0, 1), raw(wanted | dict(others), NEW), suffixes, NEW, T)
-    assert update == GroupUpdate("column_stats", "g", deleted_keys=tuple(sorted(wanted)))
-    nothing = file_suffixes([CleanedPartition("p", ["z"])])
-    assert index_update("column_stats", ("g", 0, 1), raw(wanted, NEW), nothing, NEW, T) is None
+def test_live_index_records_are_deleted_by_key() -> None:
+    """Those that are deleted already are left alone; nothing found is no update."""
+    live = dict([column_stats(c, "p", "a", NEW) for c in ("id", "ts")])
+    dead = dict([column_stats("val", "p", "a", NEW, deleted=True)])
+    update = index_update("column_stats", ("g", 0, 1), raw(live | dead, NEW), NEW, T)
+    assert update == GroupUpdate("column_stats", "g", deleted_keys=tuple(sorted(live)))
+    assert index_update("column_stats", ("g", 0, 1), raw(dead, NEW), NEW, T) is None
+    assert index_update("column_stats", ("g", 0, 1), {}, NEW, T) is None
+
+
+def test_keys_about_cleaned_files_end_alike() -> None:
+    """By partition and name, whatever the column."""
+    suffixes = file_suffixes([CleanedPartition("p", ["a", "b"])])
+    assert suffixes == {file_suffix("p", "a"), file_suffix("p", "b")}
 
 
 def test_older_tables_get_tombstones_in_their_indexes() -> None:
@@ -149,8 +150,7 @@ def test_older_tables_get_tombstones_in_their_indexes() -> None:
     key, record = column_stats("id", "p", "a", OLD)
     bloom = {"type": "DYNAMIC_V0", "timestamp": "1", "bloomFilter": b"xyz", "isDeleted": False}
     records = {key: record, file_suffix("p", "a"): {"type": 4, "BloomFilterMetadata": bloom}}
-    suffixes = file_suffixes([CleanedPartition("p", ["a"])])
-    update = index_update("column_stats", ("g", 0, 1), raw(records, OLD), suffixes, OLD, T)
+    update = index_update("column_stats", ("g", 0, 1), raw(records, OLD), OLD, T)
     assert update is not None
     written = decode(update, OLD)
     assert written[key]["ColumnStatsMetadata"] == {
@@ -176,14 +176,7 @@ def test_a_record_in_the_wrong_group_is_refused() -> None:
     key, record = column_stats("id", "p", "a", NEW)
     wrong = 1 - file_group_index(key, 2)
     with pytest.raises(CorruptMetadataError, match="belongs to another of its 2 groups"):
-        index_update(
-            "column_stats",
-            ("g", wrong, 2),
-            raw({key: record}, NEW),
-            file_suffixes([CleanedPartition("p", ["a"])]),
-            NEW,
-            T,
-        )
+        index_update("column_stats", ("g", wrong, 2), raw({key: record}, NEW), NEW, T)
 
 
 def test_a_log_file_has_an_hfile_block_then_a_delete_block() -> None:
