@@ -118,6 +118,9 @@ class Expire:
 
 Operation = Delete | Keep | DeletePartition | Rewrite | Expire
 _OPERATIONS: Final[dict[str, Any]] = {c.op: c for c in (Delete, Keep, DeletePartition, Rewrite, Expire)}
+# A plan may have a million lines: field names are looked up and the encoder is made once, not once a line.
+_FIELDS: Final = {kind: tuple(field.name for field in attrs.fields(kind)) for kind in _OPERATIONS.values()}
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @attrs.frozen
@@ -231,8 +234,12 @@ class Plan:
 
 def operation_to_json(op: Operation) -> dict[str, Json]:
     """One operation line as a JSON object; optional fields only where they have a value."""
-    fields = attrs.asdict(op, recurse=False, filter=lambda _, value: value is not None)
-    return {"op": op.op, **fields}
+    line: dict[str, Json] = {"op": op.op}
+    for name in _FIELDS[type(op)]:
+        value = getattr(op, name)
+        if value is not None:
+            line[name] = value
+    return line
 
 
 def operation_from_json(line: Mapping[str, Json], number: int) -> Operation:
@@ -268,7 +275,7 @@ def _parse(line: str, number: int) -> dict[str, Json]:
 
 
 def _line(value: Mapping[str, Json]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
+    return _encode(value) + "\n"
 
 
 def _sort_key(op: Operation) -> tuple[str, int, str]:
