@@ -14,6 +14,7 @@ from lakemeta import __version__
 from lakemeta.cli.demo import demo
 from lakemeta.cli.doctor import doctor
 from lakemeta.cli.hudi import clean, plan_clean
+from lakemeta.cli.rollback import plan_rollback, rollback
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.errors import LakemetaError
 
@@ -36,7 +37,8 @@ def plan() -> None:
 
 
 plan.add_command(plan_clean)
-for command in (apply, clean, demo, doctor, inspect, why):
+plan.add_command(plan_rollback)
+for command in (apply, clean, demo, doctor, inspect, rollback, why):
     cli.add_command(command)
 
 

@@ -88,7 +88,8 @@ def _plan_text(plan: Plan, *, explain: bool) -> None:
     for note in facts.get("notes", ()):
         click.echo(f"  note: {note}")
     if plan.is_empty and not explain:
-        click.echo("Nothing to do.")
+        if not (facts.get("failed_writes") or facts.get("pending_cleans")):
+            click.echo("Nothing to do.")
         return
     if explain:
         _every_file(plan)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakemeta.cli.hudi import apply_plan
+from lakemeta.cli.hudi import apply_plan, assume_single_writer_option
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
 from lakemeta.errors import OptionError, UnsupportedFeatureError
@@ -50,8 +50,11 @@ def why(table_url: str, file: str, *, settings: tuple[str, ...], now: str | None
 @click.argument("plan_file", metavar="PLAN.jsonl", type=click.Path(path_type=Path))
 @click.option("--schedule-only", is_flag=True, help="Hudi: only write the requested clean.")
 @click.option("--drop-metadata-table", is_flag=True, help="Hudi: take the table off its metadata table first.")
+@assume_single_writer_option
 @common_options
-def apply(plan_file: Path, *, schedule_only: bool, drop_metadata_table: bool, common: Common) -> None:
+def apply(
+    plan_file: Path, *, schedule_only: bool, drop_metadata_table: bool, assume_single_writer: bool, common: Common
+) -> None:
     """Apply a saved plan: exactly what was planned, or a refusal. The plan was reviewed, so nothing is asked."""
     plan = Plan.loads(_read(plan_file))
     if not plan.header.plan.startswith("hudi."):
@@ -59,7 +62,14 @@ def apply(plan_file: Path, *, schedule_only: bool, drop_metadata_table: bool, co
     from lakemeta.hudi import HudiTable
 
     table = HudiTable.open(plan.header.table, common.storage_options, on_event=common.on_event)
-    apply_plan(table, plan, common, schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
+    apply_plan(
+        table,
+        plan,
+        common,
+        schedule_only=schedule_only,
+        drop_metadata_table=drop_metadata_table,
+        assume_single_writer=assume_single_writer,
+    )
 
 
 def _read(plan_file: Path) -> str:

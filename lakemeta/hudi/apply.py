@@ -174,7 +174,8 @@ def report(place: Place, plan: Plan, executed: Sequence[Executed], rolled_back: 
         committed=last.instant if last else None,
         deleted_files=sum(o.status == "deleted" for o in outcomes),
         absent_files=sum(o.status == "absent" for o in outcomes),
-        freed_bytes=sum(sizes.get(o.path, 0) for o in outcomes if o.status == "deleted"),
+        freed_bytes=sum(sizes.get(o.path, 0) for o in outcomes if o.status == "deleted")
+        + sum(done.freed for done in rolled_back),
         deleted_directories=sum(len(clean.dropped) for clean in executed),
         failed=tuple(outcome for outcome in outcomes if not outcome.done),
         result={**_result(executed), "commits_rollback": [done.instant for done in rolled_back if done.complete]},

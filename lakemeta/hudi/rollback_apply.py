@@ -106,7 +106,7 @@ def apply_rollback(
     for write in failures.writes:
         _refuse_different(place, plan, write)
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
-    return _report(place, plan, undo(place, writer, failures, lock, executor))
+    return _report(plan, undo(place, writer, failures, lock, executor))
 
 
 def _refuse_unknown(unknown: set[str], state: TableState) -> None:
@@ -127,9 +127,8 @@ def _refuse_different(place: Place, plan: Plan, write: FailedWrite) -> None:
         raise StalePlanError(f"the write at {write.instant} has other files than when the plan was made; plan again")
 
 
-def _report(place: Place, plan: Plan, done: Sequence[RolledBack]) -> Report:
+def _report(plan: Plan, done: Sequence[RolledBack]) -> Report:
     outcomes = [outcome for one in done for outcome in one.outcomes]
-    sizes = {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
     complete = [one for one in done if one.complete]
     return Report(
         plan=plan.header.plan,
@@ -137,7 +136,7 @@ def _report(place: Place, plan: Plan, done: Sequence[RolledBack]) -> Report:
         committed=complete[-1].rollback if complete else None,
         deleted_files=sum(o.status == "deleted" for o in outcomes),
         absent_files=sum(o.status == "absent" for o in outcomes),
-        freed_bytes=sum(sizes.get(o.path, 0) for o in outcomes if o.status == "deleted"),
+        freed_bytes=sum(one.freed for one in done),
         failed=tuple(outcome for outcome in outcomes if not outcome.done),
         result={
             "commits_rollback": [one.instant for one in complete],

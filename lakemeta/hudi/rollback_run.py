@@ -52,13 +52,14 @@ class RolledBack:
     """One executed rollback: the write it undid, its own instant, and what became of every file.
 
     ``blocks`` maps the log files that were appended (store path) to their bytes, by partition; ``complete`` is false if
-    a file could not be deleted, and then the rollback is still pending.
+    a file could not be deleted, and then the rollback is still pending. ``freed`` is in bytes.
     """
 
     instant: str
     rollback: str
     outcomes: tuple[Outcome, ...]
     blocks: Mapping[str, Mapping[str, int]]
+    freed: int
     millis: int
 
     @property
@@ -84,7 +85,8 @@ def roll_back(
     outcomes = tuple(executor.map_batches(partial(delete_files, writer.storage), paths, batch_size=_DELETE_BATCH))
     blocks = _append_blocks(writer, write, rollback.requested)
     millis = int((perf_counter() - started) * 1000)
-    done = RolledBack(write.instant, rollback.requested, outcomes, blocks, millis)
+    freed = sum(write.sizes.get(outcome.path, 0) for outcome in outcomes if outcome.status == "deleted")
+    done = RolledBack(write.instant, rollback.requested, outcomes, blocks, freed, millis)
     if done.complete:
         with lock.held():
             _finish(place, writer, write, rollback, done)

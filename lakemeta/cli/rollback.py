@@ -1,0 +1,85 @@
+"""Commands that roll back failed writes of Hudi tables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakemeta.cli.hudi import PARTLY_DONE, assume_single_writer_option, confirm, save_plan
+from lakemeta.cli.options import common_options, moment, pairs, planning_options
+from lakemeta.cli.output import remark, show_plan, show_report
+
+if TYPE_CHECKING:
+    from lakemeta.cli.options import Common
+    from lakemeta.hudi import HudiTable
+    from lakemeta.plan import Plan
+
+
+@click.command("rollback")
+@click.argument("table_url", metavar="TABLE")
+@click.option("--explain", is_flag=True, help="Also name the log files whose blocks are undone.")
+@click.option("--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file.")
+@planning_options
+@common_options
+def plan_rollback(
+    table_url: str, *, explain: bool, out: Path | None, settings: tuple[str, ...], now: str | None, common: Common
+) -> None:
+    """Plan to roll back the failed writes of a Hudi table: which of their files would be deleted."""
+    _, plan = _plan(table_url, settings, now, common, explain=explain)
+    if out is not None:
+        save_plan(plan, out)
+        remark(f"plan saved to {out}", quiet=common.quiet)
+    show_plan(plan, common.output, explain=explain)
+
+
+@click.command()
+@click.argument("table_url", metavar="TABLE")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@assume_single_writer_option
+@planning_options
+@common_options
+def rollback(
+    table_url: str,
+    *,
+    yes: bool,
+    dry_run: bool,
+    assume_single_writer: bool,
+    settings: tuple[str, ...],
+    now: str | None,
+    common: Common,
+) -> None:
+    """Roll back the failed writes of a Hudi table: plan, show the plan, ask, apply.
+
+    Without --set hoodie.clean.failed.writes.policy=LAZY every pending write counts as failed: stop the writer first.
+    """
+    table, plan = _plan(table_url, settings, now, common)
+    if dry_run:
+        show_plan(plan, common.output)
+        return
+    failed = plan.header.facts["failed_writes"]
+    if common.output == "text" and (not common.quiet or (failed and not yes)):
+        show_plan(plan, "text")
+    if failed:
+        confirm(yes=yes)
+    elif common.output == "text":
+        return  # the plan has said that there is nothing to do
+    executor = common.executor("rolling back")
+    report = table.apply(plan, executor=executor, assume_single_writer=assume_single_writer)
+    show_report(report, common.output)
+    if not report.complete:
+        sys.exit(PARTLY_DONE)
+
+
+def _plan(
+    table_url: str, settings: tuple[str, ...], now: str | None, common: Common, *, explain: bool = False
+) -> tuple[HudiTable, Plan]:
+    from lakemeta.hudi import HudiTable
+
+    options, at = pairs(settings, "--set"), moment(now)
+    table = HudiTable.open(table_url, common.storage_options, on_event=common.on_event)
+    executor = common.executor("looking for failed writes")
+    return table, table.plan_rollback(options, now=at, executor=executor, explain=explain)
