@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakemeta import thrift
-from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.parquet_footer import (
     ColumnStats,
     FileStats,
@@ -58,12 +58,9 @@ class _Piece:
 
 
 def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
-    """Open a file for reading; raises CorruptMetadataError if it is not Parquet."""
-    try:
-        data = pa.BufferReader(source) if isinstance(source, bytes) else source
-        return pq.ParquetFile(data, pre_buffer=not isinstance(source, bytes))
-    except pa.ArrowInvalid as error:
-        raise CorruptMetadataError(f"a data file is not Parquet: {error}") from error
+    """Open a file for reading; raises what pyarrow raises (ArrowInvalid, OSError) if it is not Parquet."""
+    data = pa.BufferReader(source) if isinstance(source, bytes) else source
+    return pq.ParquetFile(data, pre_buffer=not isinstance(source, bytes))
 
 
 def read_batches(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from decimal import Context, Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -11,7 +12,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from lakemeta import avro
-from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.iceberg.arrow import FIELD_ID
 from lakemeta.parquet import open_parquet, read_batches
 from lakemeta.row_sort import BATCH_ROWS
@@ -49,21 +50,41 @@ def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> Op
     ``where``, for a file that does not parse.
     """
     kind = file_format.upper()
-    if kind == "PARQUET":
-        parquet = open_parquet(source)
-        return OpenFile(parquet.schema_arrow, lambda columns: read_batches(parquet, columns))
-    if kind == "ORC":
-        return _open_orc(source, where)
-    if kind == "AVRO":
-        return _open_avro(source if isinstance(source, bytes) else source.read(), where)
-    raise UnsupportedFeatureError(f"{where} is a {file_format} file; lakemeta reads Parquet, ORC and Avro")
+    if kind not in ("PARQUET", "ORC", "AVRO"):
+        raise UnsupportedFeatureError(f"{where} is a {file_format} file; lakemeta reads Parquet, ORC and Avro")
+    with _damage(where):
+        if kind == "PARQUET":
+            opened = _open_parquet(source)
+        elif kind == "ORC":
+            opened = _open_orc(source)
+        else:
+            opened = _open_avro(source if isinstance(source, bytes) else source.read(), where)
+    return OpenFile(opened.schema, lambda columns: _guarded(opened.read(columns), where))
 
 
-def _open_orc(source: BinaryIO | bytes, where: str) -> OpenFile:
+@contextmanager
+def _damage(where: str) -> Iterator[None]:
+    """Turn what Arrow raises for bytes that it cannot read into CorruptMetadataError."""
     try:
-        file = orc.ORCFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
-    except pa.ArrowException as error:
-        raise CorruptMetadataError(f"{where} is not a readable ORC file: {error}") from error
+        yield
+    except LakemetaError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptMetadataError(f"{where} cannot be read: {error}") from error
+
+
+def _guarded(batches: Iterator[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
+    with _damage(where):
+        yield from batches
+
+
+def _open_parquet(source: BinaryIO | bytes) -> OpenFile:
+    file = open_parquet(source)
+    return OpenFile(file.schema_arrow, lambda columns: read_batches(file, columns))
+
+
+def _open_orc(source: BinaryIO | bytes) -> OpenFile:
+    file = orc.ORCFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for stripe in range(file.nstripes):

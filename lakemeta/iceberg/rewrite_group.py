@@ -104,6 +104,7 @@ class _Rewrite:
         store = DeleteStore(self._open_input, self._read_range)
         self.positions = deleted_rows(group.tasks, store)
         self.equality = EqualityDeleteCache(group.tasks, job.metadata, store, job.memory // 2)
+        self.columns = len(arrow_schema(self.schema.fields))
         self.read_schema = _with_dropped(self.schema, self.equality.fields)
         self.factory = FileFactory.make(
             job.metadata.location,
@@ -186,7 +187,7 @@ class _Rewrite:
             keep = kept if keep is None else pc.and_(keep, kept)
         if keep is not None:
             batch = batch.filter(keep)
-        return batch.select(range(len(self.schema.fields)))
+        return batch.select(range(self.columns))
 
     def _clustered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[Value, ...], pa.Table]]:
         """Rows in the order in which they are written, with the partition they belong to."""
@@ -198,7 +199,7 @@ class _Rewrite:
             return
         keyed, keys = _keyed(batches, self.schema, self.job.order, spec)
         for table in sort_batches(keyed, keys, budget=self.job.memory, directory=self.job.spill_directory):
-            rows = table.select(range(len(self.schema.fields)))
+            rows = table.select(range(self.columns))
             if partition is not None:
                 yield partition, rows
             else:
