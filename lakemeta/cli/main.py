@@ -14,6 +14,7 @@ from lakemeta import __version__
 from lakemeta.cli.demo import demo
 from lakemeta.cli.doctor import doctor
 from lakemeta.cli.hudi import clean, plan_clean
+from lakemeta.cli.iceberg import plan_rewrite, rewrite
 from lakemeta.cli.rollback import plan_rollback, rollback
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.errors import LakemetaError
@@ -37,8 +38,9 @@ def plan() -> None:
 
 
 plan.add_command(plan_clean)
+plan.add_command(plan_rewrite)
 plan.add_command(plan_rollback)
-for command in (apply, clean, demo, doctor, inspect, rollback, why):
+for command in (apply, clean, demo, doctor, inspect, rewrite, rollback, why):
     cli.add_command(command)
 
 

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from lakemeta.cli.hudi import apply_plan, assume_single_writer_option
+from lakemeta.cli.iceberg import apply_plan as apply_iceberg_plan
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
-from lakemeta.errors import OptionError, UnsupportedFeatureError
+from lakemeta.errors import OptionError, TableNotFoundError, UnsupportedFeatureError
 from lakemeta.plan import Plan
 
 if TYPE_CHECKING:
     from lakemeta.cli.options import Common
+    from lakemeta.hudi import HudiTable
+    from lakemeta.iceberg import IcebergTable
 
 
 @click.command()
@@ -22,24 +25,31 @@ if TYPE_CHECKING:
 @common_options
 def inspect(table_url: str, *, common: Common) -> None:
     """Say what a table is and how healthy it is."""
-    from lakemeta.hudi import HudiTable
-
-    table = HudiTable.open(table_url, common.storage_options, on_event=common.on_event)
-    facts = table.inspect(executor=common.executor("listing"))
-    show_facts(f"Hudi table {table.url}", {"format": "hudi", **facts.to_json()}, common.output)
+    table, name = _open(table_url, common)
+    facts = table.inspect(executor=common.executor("reading"))
+    show_facts(f"{name} table {table.url}", {"format": name.lower(), **facts.to_json()}, common.output)
 
 
 @click.command()
 @click.argument("table_url", metavar="TABLE")
 @click.argument("file")
+@click.option("--where", metavar="EXPR", help="Iceberg: for a rewrite with this filter.")
 @planning_options
 @common_options
-def why(table_url: str, file: str, *, settings: tuple[str, ...], now: str | None, common: Common) -> None:
-    """Say in one sentence why FILE of TABLE stays or would be deleted."""
+def why(
+    table_url: str, file: str, *, settings: tuple[str, ...], where: str | None, now: str | None, common: Common
+) -> None:
+    """Say in one sentence why FILE of TABLE stays, or would be deleted (Hudi) or rewritten (Iceberg)."""
     from lakemeta.hudi import HudiTable
 
-    table = HudiTable.open(table_url, common.storage_options, on_event=common.on_event)
-    sentence = table.why(file, pairs(settings, "--set"), now=moment(now))
+    table, _ = _open(table_url, common)
+    options = pairs(settings, "--set")
+    if isinstance(table, HudiTable):
+        if where is not None:
+            raise OptionError("--where is for Iceberg tables; leave it out for a Hudi table")
+        sentence = table.why(file, options, now=moment(now))
+    else:
+        sentence = table.why(file, options, where)
     if common.output == "text":
         click.echo(sentence)
     else:
@@ -57,6 +67,12 @@ def apply(
 ) -> None:
     """Apply a saved plan: exactly what was planned, or a refusal. The plan was reviewed, so nothing is asked."""
     plan = Plan.loads(_read(plan_file))
+    if plan.header.plan.startswith("iceberg."):
+        _refuse_hudi_flags(schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
+        from lakemeta.iceberg import IcebergTable
+
+        apply_iceberg_plan(IcebergTable.open(plan.header.table, common.storage_options), plan, common)
+        return
     if not plan.header.plan.startswith("hudi."):
         raise UnsupportedFeatureError(f"{plan_file} is a {plan.header.plan} plan, which this lakemeta cannot apply")
     from lakemeta.hudi import HudiTable
@@ -70,6 +86,26 @@ def apply(
         drop_metadata_table=drop_metadata_table,
         assume_single_writer=assume_single_writer,
     )
+
+
+def _open(table_url: str, common: Common) -> tuple[HudiTable | IcebergTable, str]:
+    """The table at a place and the name of its format; raises TableNotFoundError if it is neither Hudi nor Iceberg."""
+    from lakemeta.hudi import HudiTable
+
+    try:
+        return HudiTable.open(table_url, common.storage_options, on_event=common.on_event), "Hudi"
+    except TableNotFoundError:
+        from lakemeta.iceberg import IcebergTable
+
+        try:
+            return IcebergTable.open(table_url, common.storage_options), "Iceberg"
+        except TableNotFoundError:
+            raise TableNotFoundError(f"no Hudi or Iceberg table lies at {table_url}; check the path") from None
+
+
+def _refuse_hudi_flags(**flags: bool) -> None:
+    for name in (name for name, given in flags.items() if given):
+        raise OptionError(f"--{name.replace('_', '-')} is for Hudi plans; leave it out for an Iceberg plan")
 
 
 def _read(plan_file: Path) -> str:

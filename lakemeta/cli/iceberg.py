@@ -1,0 +1,95 @@
+"""Commands on Iceberg tables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakemeta.cli.hudi import confirm, save_plan
+from lakemeta.cli.options import common_options, pairs
+from lakemeta.cli.output import remark, show_plan, show_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from lakemeta.cli.options import Common
+    from lakemeta.iceberg import IcebergTable
+    from lakemeta.plan import Plan
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+_PARTLY_DONE = 4
+
+
+def _rewrite_options(command: F) -> F:
+    """Add ``--set``, ``--where`` and ``--now``; a rewrite does not depend on the time, but a script may name it."""
+    for option in (
+        click.option(
+            "--now", metavar="ISO8601", help="Accepted; a rewrite does not depend on the time.", expose_value=False
+        ),
+        click.option("--where", metavar="EXPR", help="Only files that may hold rows matching this filter."),
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of rewrite_data_files."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("rewrite-data-files")
+@click.argument("table_url", metavar="TABLE")
+@click.option("--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file.")
+@_rewrite_options
+@common_options
+def plan_rewrite(
+    table_url: str, *, out: Path | None, settings: tuple[str, ...], where: str | None, common: Common
+) -> None:
+    """Plan which small, large or deleted-from data files of an Iceberg table would be rewritten together."""
+    _, plan = _plan(table_url, settings, where, common)
+    if out is not None:
+        save_plan(plan, out)
+        remark(f"plan saved to {out}", quiet=common.quiet)
+    show_plan(plan, common.output)
+
+
+@click.command("rewrite-data-files")
+@click.argument("table_url", metavar="TABLE")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@_rewrite_options
+@common_options
+def rewrite(
+    table_url: str, *, yes: bool, dry_run: bool, settings: tuple[str, ...], where: str | None, common: Common
+) -> None:
+    """Rewrite data files of an Iceberg table: plan, show the plan, ask, apply."""
+    table, plan = _plan(table_url, settings, where, common)
+    if dry_run:
+        show_plan(plan, common.output)
+        return
+    if common.output == "text" and (not common.quiet or (not plan.is_empty and not yes)):
+        show_plan(plan, "text")
+    if plan.is_empty and common.output == "text" and not common.quiet:
+        return  # the plan has said that there is nothing to do
+    if not plan.is_empty:
+        confirm(yes=yes)
+    apply_plan(table, plan, common)
+
+
+def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
+    """Apply a plan and print what was done; exit code 4 if some groups or commits failed and others did not."""
+    # On this machine the plan's own options say how many groups are rewritten at a time.
+    executor = None if common.executor_name == "local" else common.executor("rewriting groups")
+    report = table.apply(plan, executor=executor)
+    show_report(report, common.output)
+    if report.notes:
+        sys.exit(_PARTLY_DONE)
+
+
+def _plan(table_url: str, settings: tuple[str, ...], where: str | None, common: Common) -> tuple[IcebergTable, Plan]:
+    from lakemeta.iceberg import IcebergTable
+
+    options = pairs(settings, "--set")
+    table = IcebergTable.open(table_url, common.storage_options)
+    return table, table.plan_rewrite_data_files(options, where, executor=common.executor("reading manifests"))
