@@ -1,0 +1,63 @@
+"""The side of the real engine: PySpark with Iceberg, answering JSON lines on its standard output.
+
+Started by ``iceberg_engine.IcebergEngine`` as ``iceberg_worker.py JAR WAREHOUSE SCRATCH``; ends with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def start(jar: str, warehouse: str, scratch: str) -> SparkSession:
+    """A small local session with a Hadoop catalog called ice."""
+    settings = {
+        "spark.jars": jar,
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": scratch,
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.ice.type": "hadoop",
+        "spark.sql.catalog.ice.warehouse": warehouse,
+        "spark.sql.catalog.ice.cache-enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("lakemeta-interop")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def answer(session: SparkSession, statement: str) -> list[Any]:
+    """The rows of one statement as JSON values, in the order in which they come."""
+    return [json.loads(row) for row in session.sql(statement).toJSON().collect()]
+
+
+def main() -> None:
+    """Answer requests until the input ends. Standard output is for answers: what the JVM prints goes to the log."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    session = start(*sys.argv[1:4])
+    print(json.dumps({"result": session.version}), file=answers, flush=True)
+    for line in sys.stdin:
+        try:
+            reply = {"result": answer(session, json.loads(line))}
+        except Exception as error:
+            reply = {"error": f"{type(error).__name__}: {error}"[:4000]}
+        print(json.dumps(reply), file=answers, flush=True)
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

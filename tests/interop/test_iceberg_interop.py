@@ -1,0 +1,182 @@
+"""lakemeta and the real Iceberg take turns on one table: each reads what the other wrote, and goes on.
+
+The engine writes, lakemeta rewrites, and the engine is the judge: same rows, then appends, deletes, a rewrite of its
+own, rewritten manifests and expired snapshots on top of our commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from iceberg_tables import create_table
+from interop.hudi_engine import EngineUnavailableError
+from interop.iceberg_engine import IcebergEngine, runtime_jar
+
+from lakemeta.iceberg import IcebergTable
+from lakemeta.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.engine
+
+MERGE_ON_READ = {f"write.{kind}.mode": "merge-on-read" for kind in ("delete", "update", "merge")}
+LATER = "TIMESTAMP '2100-01-01 00:00:00'"
+LINEAGE = "*, _row_id, _last_updated_sequence_number"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
+    """The real engine."""
+    try:
+        runtime_jar()
+    except EngineUnavailableError as reason:
+        pytest.skip(str(reason))
+    with IcebergEngine(tmp_path_factory.mktemp("iceberg")) as engine:
+        yield engine
+
+
+def create(engine: IcebergEngine, name: str, version: int, partitioned: str = "", **properties: str) -> None:
+    """A table of five appends of twenty rows."""
+    options = {"format-version": str(version), **(MERGE_ON_READ if version > 1 else {}), **properties}
+    listed = ", ".join(f"'{key}'='{value}'" for key, value in options.items())
+    clause = f"PARTITIONED BY ({partitioned})" if partitioned else ""
+    columns = "id bigint, p string, ts timestamp, v double, s struct<a: int, b: string>, l array<int>"
+    engine.sql(f"CREATE TABLE ice.db.{name} ({columns}) USING iceberg {clause} TBLPROPERTIES ({listed})")
+    for start in range(0, 100, 20):
+        append(engine, name, start, start + 20)
+
+
+def append(engine: IcebergEngine, name: str, start: int, end: int) -> None:
+    engine.sql(
+        f"INSERT INTO ice.db.{name} SELECT id, concat('p', id % 3), timestamp_seconds(id * 86400), id * 0.5, "
+        f"named_struct('a', cast(id AS int), 'b', cast(id AS string)), array(cast(id AS int), 1) "
+        f"FROM range({start}, {end}, 1, 1)"
+    )
+
+
+def rewrite(engine: IcebergEngine, name: str, **options: str):
+    table = IcebergTable.open(str(engine.path(name)))
+    return table.apply(table.plan_rewrite_data_files({k.replace("_", "-"): v for k, v in options.items()}))
+
+
+def goes_on(engine: IcebergEngine, name: str) -> None:
+    """The engine writes and maintains the table on top of what lakemeta committed; rows stay right all along."""
+    append(engine, name, 100, 110)
+    before = engine.rows(name)
+    engine.sql(f"DELETE FROM ice.db.{name} WHERE id IN (1, 105)")
+    rows = engine.rows(name)
+    assert rows == [row for row in before if not any(f'"id": {gone},' in row for gone in (1, 105))]
+    engine.sql(f"CALL ice.system.rewrite_data_files(table => 'db.{name}', options => map('rewrite-all', 'true'))")
+    engine.sql(f"CALL ice.system.rewrite_manifests('db.{name}')")
+    assert engine.rows(name) == rows
+    append(engine, name, 200, 205)
+    rows = engine.rows(name)
+    rewrite(engine, name, rewrite_all="true", remove_dangling_deletes="true")
+    assert engine.rows(name) == rows
+    engine.sql(f"CALL ice.system.expire_snapshots(table => 'db.{name}', older_than => {LATER})")
+    assert engine.rows(name) == rows
+    assert engine.sql(f"SELECT count(*) AS n FROM ice.db.{name}.all_entries")[0]["n"] > 0
+
+
+@pytest.mark.parametrize("partitioned", ["", "p", "bucket(4, id), days(ts)"], ids=["whole", "identity", "transforms"])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_the_engine_reads_and_goes_on_after_a_rewrite(engine, version, partitioned):
+    """The same rows before and after, in every format version; then the engine carries on."""
+    name = f"plain_{version}_{len(partitioned)}"
+    create(engine, name, version, partitioned)
+    rows = engine.rows(name)
+    report = rewrite(engine, name, rewrite_all="true")
+    assert report.result["rewritten_data_files_count"] > 0
+    assert engine.rows(name) == rows
+    goes_on(engine, name)
+
+
+@pytest.mark.parametrize("granularity", ["file", "partition"])
+def test_position_deletes_are_applied(engine, granularity):
+    """Rows deleted by position stay deleted, and the engine finds nothing dangling left."""
+    name = f"positions_{granularity}"
+    create(engine, name, 2, "p", **{"write.delete.granularity": granularity})
+    engine.sql(f"DELETE FROM ice.db.{name} WHERE id % 7 = 0")
+    engine.sql(f"UPDATE ice.db.{name} SET v = -1 WHERE id % 5 = 0")
+    rows = engine.rows(name)
+    rewrite(engine, name, rewrite_all="true", remove_dangling_deletes="true")
+    assert engine.rows(name) == rows
+    goes_on(engine, name)
+
+
+def test_deletion_vectors_and_row_lineage_are_kept(engine):
+    """In version 3 every row keeps its id and the number of its last update."""
+    create(engine, "vectors", 3, "p")
+    engine.sql("DELETE FROM ice.db.vectors WHERE id % 7 = 0")
+    engine.sql("UPDATE ice.db.vectors SET v = -1 WHERE id % 5 = 0")
+    rows = engine.rows("vectors", LINEAGE)
+    report = rewrite(engine, "vectors", rewrite_all="true")
+    assert report.result["removed_delete_files_count"] > 0
+    assert engine.rows("vectors", LINEAGE) == rows
+    assert engine.sql("SELECT count(*) AS n FROM ice.db.vectors.delete_files") == [{"n": 0}]
+    goes_on(engine, "vectors")
+
+
+def test_evolved_schemas_and_specs_are_read_back(engine):
+    """Columns added, renamed, promoted, dropped and added again, and a new partitioning."""
+    create(engine, "evolved", 2, "p")
+    for change in (
+        "ADD COLUMN extra int",
+        "RENAME COLUMN v TO w",
+        "DROP COLUMN ts",
+        "ADD COLUMN ts string",
+        "ALTER COLUMN extra TYPE bigint",
+        "ADD COLUMN s.c double",
+        "REPLACE PARTITION FIELD p WITH bucket(2, id)",
+        "WRITE ORDERED BY id DESC",
+    ):
+        engine.sql(f"ALTER TABLE ice.db.evolved {change}")
+    engine.sql(
+        "INSERT INTO ice.db.evolved VALUES (900, 'x', 1.5D, named_struct('a', 1, 'b', 'b', 'c', 2D), array(), 7, 'ts')"
+    )
+    rows = engine.rows("evolved")
+    rewrite(engine, "evolved", rewrite_all="true")
+    assert engine.rows("evolved") == rows
+    assert engine.rows("evolved", "id") == sorted(engine.rows("evolved", "id"))
+
+
+def test_a_partition_filter_finds_the_rewritten_files(engine):
+    """Partition values and bounds of our manifests let the engine prune without losing rows."""
+    create(engine, "pruned", 2, "p, days(ts)")
+    rewrite(engine, "pruned", rewrite_all="true")
+    for condition, count in (("p = 'p1'", 33), ("ts < timestamp '1970-01-11'", 10), ("id = 42", 1), ("v > 49.0", 1)):
+        found = engine.sql(f"SELECT count(*) AS n FROM ice.db.pruned WHERE {condition}")
+        assert found == [{"n": count}], condition
+
+
+def test_partial_progress_makes_one_snapshot_a_commit(engine):
+    """Each commit of partial progress is a snapshot of its own that the engine can travel to."""
+    create(engine, "partial", 2, "p")
+    rows = engine.rows("partial")
+    rewrite(engine, "partial", **{"partial-progress.enabled": "true", "partial-progress.max-commits": "3"})
+    snapshots = engine.sql("SELECT snapshot_id, operation FROM ice.db.partial.snapshots ORDER BY committed_at")
+    assert [s["operation"] for s in snapshots[-3:]] == ["replace"] * 3
+    for snapshot in snapshots[-4:]:
+        travel = engine.sql(f"SELECT count(*) AS n FROM ice.db.partial VERSION AS OF {snapshot['snapshot_id']}")
+        assert travel == [{"n": 100}]
+    assert engine.rows("partial") == rows
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_engine_takes_tables_that_lakemeta_made(engine, version):
+    """A table written from its first version on without a JVM is a table like any other."""
+    name = f"ours_{version}"
+    table = create_table(LocalStorage(), str(engine.path(name)), version=version, partitioned=True)
+    for start in range(6):
+        table.append([(start, "a", 0.5)], [(start + 10, "b", 1.5)])
+    if version > 1:
+        table.delete_positions(table.data_files()[0], [0])
+        table.delete_ids(13, partition=("b",))
+    rows = engine.rows(name)
+    assert len(rows) == (10 if version > 1 else 12)
+    rewrite(engine, name)
+    assert engine.rows(name) == rows
+    engine.sql(f"INSERT INTO ice.db.{name} VALUES (99, 'c', 9.5D)")
+    assert len(engine.rows(name)) == len(rows) + 1
