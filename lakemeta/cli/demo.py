@@ -1,4 +1,4 @@
-"""``lakemeta demo``: a real small table, planned, explained, cleaned, in a temporary folder."""
+"""``lakemeta demo``: real small tables of both formats, planned, explained, maintained, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lakemeta.summary import count_of, human_bytes
 
 if TYPE_CHECKING:
     from lakemeta.hudi import HudiTable
+    from lakemeta.iceberg import IcebergTable
 
 _START: Final = datetime(2026, 8, 1, tzinfo=UTC)
 _OPTIONS: Final = {"hoodie.clean.policy": "KEEP_LATEST_COMMITS", "hoodie.clean.commits.retained": "1"}
@@ -22,16 +23,22 @@ _OPTIONS: Final = {"hoodie.clean.policy": "KEEP_LATEST_COMMITS", "hoodie.clean.c
 @click.command()
 @click.option("--keep", type=click.Path(path_type=Path), help="Make the table here and leave it.")
 def demo(keep: Path | None) -> None:
-    """Make a real Hudi table, show what a clean would delete and why, clean it, show the result."""
+    """Make real tables, show what a clean (Hudi) and a rewrite (Iceberg) would do, do it, show the result."""
     if keep is not None:
-        _run(keep / "trips")
-        click.echo(f"\nThe table is in {keep / 'trips'}: try  lakemeta inspect {keep / 'trips'}")
+        _run(keep)
+        for name in ("trips", "rides"):
+            click.echo(f"\nA table is in {keep / name}: try  lakemeta inspect {keep / name}")
         return
     with tempfile.TemporaryDirectory(prefix="lakemeta-demo-") as folder:
-        _run(Path(folder) / "trips")
+        _run(Path(folder))
 
 
-def _run(place: Path) -> None:
+def _run(folder: Path) -> None:
+    _hudi(folder / "trips")
+    _iceberg(folder / "rides")
+
+
+def _hudi(place: Path) -> None:
     from lakemeta.hudi import HudiTable
     from lakemeta.hudi.sample import write_sample_table
 
@@ -47,6 +54,31 @@ def _run(place: Path) -> None:
     click.echo("\n4. Afterwards, and a second plan finds nothing left to do:")
     _say(table)
     show_plan(table.plan_clean(_OPTIONS), "text")
+
+
+def _iceberg(place: Path) -> None:
+    from lakemeta.iceberg import IcebergTable
+    from lakemeta.iceberg.sample import write_sample_table
+
+    write_sample_table(str(place), _START)
+    table = IcebergTable.open(str(place))
+    click.echo("\n5. An Iceberg table of taxi trips: eight small appends to three cities, and some deleted rows.")
+    _say_iceberg(table)
+    options = {"remove-dangling-deletes": "true"}
+    plan = table.plan_rewrite_data_files(options)
+    click.echo("\n6. What a rewrite of data files would put together:\n")
+    show_plan(plan, "text")
+    click.echo("\n7. Applying exactly that plan:\n")
+    show_report(table.apply(plan), "text")
+    click.echo("\n8. Afterwards, and a second plan finds nothing left to do:")
+    _say_iceberg(table)
+    show_plan(table.plan_rewrite_data_files(options), "text")
+
+
+def _say_iceberg(table: IcebergTable) -> None:
+    facts = table.inspect()
+    files = f"{count_of(facts.data_files, 'data file')}, {human_bytes(facts.bytes)}"
+    click.echo(f"   {files}, {count_of(facts.position_delete_files, 'position delete file')}")
 
 
 def _say(table: HudiTable) -> None:
