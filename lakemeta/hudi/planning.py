@@ -197,7 +197,7 @@ def _facts(state: TableState, options: CleanOptions, decision: Decision, collect
         if decision.empty_clean_due and all(isinstance(op, Keep) for op in collected.operations):
             facts |= {"empty_clean": True, "earliest_to_retain": _newest_earliest(state, decision)}
     if collected.notes:
-        facts["notes"] = collected.notes
+        facts["notes"] = sorted(collected.notes)
     if decision.rolled_back:
         facts["failed_writes"] = list(decision.rolled_back)
     return facts
