@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from faults import Crash, FaultyStorage
-from hudi_mdt_cases import CASES, MdtCase, content, unpack_case
+from hudi_mdt_cases import CASES, MdtCase, content, unpack_case, without_hudis_slips
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block, read_blocks
@@ -24,17 +24,6 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> MdtCase:
 
 all_cases = pytest.mark.parametrize("case", CASES, indirect=True)
 both_layouts = pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)
-
-
-def without_hudis_slips(case: MdtCase, expected: dict, cleaned: bool) -> dict:
-    """Hudi 0.15.0 cuts the names of cleaned files, so its tombstones miss: put them where they were meant."""
-    if not (cleaned and case.directory.name.startswith("0.15.0") and expected["column_stats"]):
-        return expected
-    gone = {name for names in case.facts["cleaned"].values() for name in names}
-    before = case.facts["mdt_before"]["column_stats"]
-    earlier_tombstones = [row for row in before if row[2]]
-    live = [[name, column, name in gone] for name, column, deleted in before if not deleted]
-    return {**expected, "column_stats": sorted(live + earlier_tombstones)}
 
 
 @all_cases
@@ -195,6 +184,35 @@ def test_a_metadata_table_that_is_not_there_is_noticed(case: MdtCase) -> None:
     shutil.rmtree(case.open().path)
     with pytest.raises(CorruptMetadataError, match="is missing"):
         case.open()
+
+
+@both_layouts
+def test_a_partition_that_is_not_there_is_noticed(case: MdtCase) -> None:
+    """The same for one index."""
+    shutil.rmtree(Path(case.open().path) / "column_stats")
+    with pytest.raises(CorruptMetadataError, match=r"no file group in .*column_stats"):
+        case.open().prepare_clean(case.instant, case.cleaned(), 0)
+
+
+@both_layouts
+def test_without_a_delta_commit_to_go_by_nothing_is_written(case: MdtCase) -> None:
+    """Schemas are taken from an earlier delta commit of the same table."""
+    for path in Path(case.open().timeline_path).glob("*.deltacommit*"):
+        path.unlink()
+    with pytest.raises(UnsupportedFeatureError, match="no completed delta commit"):
+        case.open().prepare_clean(case.instant, case.cleaned(), 0)
+
+
+def test_a_shared_log_file_is_not_removed(tmp_path: Path) -> None:
+    """Version 6: an unfinished delta commit may have appended to a file with blocks of others; that is Hudi's."""
+    case = unpack_case("0.15.0__mdt_cow__commits2", tmp_path)
+    case.request()
+    table = case.open()
+    last = Path(table.path, "files", table.slices("files")[0].log_files[-1].name)
+    last.write_bytes(last.read_bytes() + encode_block(BlockType.DELETE, {HeaderKey.INSTANT_TIME: case.instant}, b""))
+    Path(table.timeline_path, f"{case.instant}.deltacommit.requested").write_bytes(b"")
+    with pytest.raises(UnsupportedFeatureError, match="and of others"):
+        case.clean()
 
 
 @both_layouts

@@ -57,7 +57,9 @@ def stored(magic: bytes, body: bytes, checksum: int = 0) -> bytes:
     return header + body + sums
 
 
-def hbase_file(levels: int, checksum: int = 0) -> tuple[bytes, dict[bytes, bytes]]:
+def hbase_file(
+    levels: int, checksum: int = 0, info: tuple[bytes, bytes] = (b"k", b"v")
+) -> tuple[bytes, dict[bytes, bytes]]:
     """A file in HBase's form with an index of 1 to 3 levels: 8 data blocks of 4 cells, 2 children an index block."""
     pairs = [(b"key%03d" % i, b"value%d" % i) for i in range(32)]
     data = b""
@@ -79,7 +81,9 @@ def hbase_file(levels: int, checksum: int = 0) -> tuple[bytes, dict[bytes, bytes
     index_at = len(data)
     data += stored(ROOT_INDEX, root)
     info_at = len(data)
-    data += stored(FILE_INFO, b"PBUF\0")
+    pair = b"".join(bytes([number << 3 | 2, len(part)]) + part for number, part in enumerate(info, 1))
+    message = bytes([1 << 3 | 2, len(pair)]) + pair
+    data += stored(FILE_INFO, b"PBUF" + bytes([len(message)]) + message)
     fields = {1: info_at, 2: index_at, 5: len(children), 7: 32, 8: levels, 12: 2}
     message = b"".join(varint(n << 3) + varint(v) for n, v in fields.items())
     trailer = (TRAILER_MAGIC + varint(len(message)) + message).ljust(TRAILER_SIZE - 4, b"\0")
@@ -262,3 +266,44 @@ def test_numbers_that_do_not_end() -> None:
     with pytest.raises(ValueError, match="past the end"):
         read_hadoop_vint(b"\x8e\x01", 0)
     assert "x is damaged at byte 3: why" in str(corrupt("x", 3, "why"))
+
+
+def test_long_keys_have_long_index_entries() -> None:
+    """A key length over 127 takes more than one byte in the index."""
+    entries = [(b"k" * 300, b"1"), (b"l" * 30000, b"2")]
+    file = open_hfile(write_hfile(entries, SCHEMA, 1), "x")
+    assert file.get(b"k" * 300) == b"1"
+    assert list(file.entries()) == entries
+
+
+def test_a_file_without_schema_is_damage() -> None:
+    """Values cannot be read without."""
+    with pytest.raises(CorruptMetadataError, match="no Avro schema"):
+        _ = open_hfile(hbase_file(1)[0], "x").schema
+
+
+@pytest.mark.parametrize(
+    ("field", "error", "match"),
+    [
+        (bytes([8 << 3, 99]), CorruptMetadataError, "99 index levels"),
+        (bytes([12 << 3, 77]), CorruptMetadataError, "codec 77"),
+        (bytes([13 << 3, 1]), UnsupportedFeatureError, "encrypted"),
+        (bytes([2 << 3, 0]), CorruptMetadataError, "root index was expected"),
+        (bytes([1 << 3, 0]), CorruptMetadataError, "file info was expected"),
+    ],
+)
+def test_trailers_of_other_files_are_refused(field: bytes, error: type[Exception], match: str) -> None:
+    """A later field of a protobuf message wins over an earlier one."""
+    data, _ = hbase_file(1)
+    start = len(data) - TRAILER_SIZE + len(TRAILER_MAGIC)
+    length, at = read_varint(data, start)
+    longer = data[:start] + varint(length + 2) + data[at : at + length] + field + data[at + length :]
+    with pytest.raises(error, match=match):
+        open_hfile(longer[: len(data) - 4] + data[-4:], "x")
+
+
+@pytest.mark.parametrize("name", ["DATA_BLOCK_ENCODING", "hfile.MAX_TAGS_LEN"])
+def test_encoded_or_tagged_cells_are_refused(name: str) -> None:
+    """Their cells have another form."""
+    with pytest.raises(UnsupportedFeatureError, match="tagged or encoded"):
+        open_hfile(hbase_file(1, info=(name.encode(), b"FAST_DIFF"))[0], "x")

@@ -158,6 +158,13 @@ def test_records_about_files_are_found_by_the_end_of_their_keys() -> None:
     assert found[mine].decode()["type"] == 6
 
 
+def test_keys_that_are_no_text_are_damage() -> None:
+    """Keys are UTF-8."""
+    base = write_hfile([(b"\xff", files({}))], SCHEMA.text, 0)
+    with pytest.raises(CorruptMetadataError, match="not UTF-8"):
+        merged(base)
+
+
 def test_blocks_of_other_kinds_are_refused() -> None:
     """A metadata table holds HFile and DELETE blocks."""
     (block,) = read_blocks(encode_block(BlockType.PARQUET_DATA, {}, b""), "log")
