@@ -132,7 +132,9 @@ class TableFiles:
     Groups are named by letters; ``self.hour`` is the hour of the next action.
     """
 
-    def __init__(self, root: Path, version: int = 9, *, mor: bool = False, partitioned: bool = True, **more: str) -> None:
+    def __init__(
+        self, root: Path, version: int = 9, *, mor: bool = False, partitioned: bool = True, **more: str
+    ) -> None:
         self.root, self.version, self.mor, self.partitioned = Path(root), version, mor, partitioned
         self.timeline = self.root / ".hoodie" / ("timeline" if version >= 8 else "")
         self.timeline.mkdir(parents=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from builders import TableFiles, moment, tree
 from checker import Retention, must_be_readable, required_files
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Policy, Step, histories, play, policies
 
@@ -33,7 +33,7 @@ def rounds(mor: bool) -> st.SearchStrategy[list[Round]]:
 def test_no_clean_deletes_what_a_reader_needs(version: int, mor: bool) -> None:
     """Whatever happened before, every file of a latest, retained, savepointed, merging or uncommitted slice stays."""
 
-    @settings(max_examples=15, phases=[Phase.generate])
+    @settings(max_examples=15)
     @given(rounds(mor))
     def check(history: list[Round]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +82,7 @@ def _deleted(plan: Plan, before: set[str]) -> set[str]:
 def test_loosening_and_tightening_again_loses_nothing(version: int) -> None:
     """Any sequence of full cleans deletes what the tightest of them may, and never what the current one retains."""
 
-    @settings(max_examples=10, phases=[Phase.generate])
+    @settings(max_examples=10)
     @given(histories(mor=False), st.lists(st.integers(1, 5), min_size=1, max_size=4))
     def check(steps: list[Step], retained: list[int]) -> None:
         with tempfile.TemporaryDirectory() as folder:
