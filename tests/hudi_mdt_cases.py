@@ -104,5 +104,16 @@ def content(table: MetadataTable) -> dict[str, Any]:
     return found
 
 
+def without_hudis_slips(case: MdtCase, expected: dict[str, Any], cleaned: bool) -> dict[str, Any]:
+    """Hudi 0.15.0 cuts the names of cleaned files, so its tombstones miss: put them where they were meant."""
+    if not (cleaned and case.directory.name.startswith("0.15.0") and expected["column_stats"]):
+        return expected
+    gone = {name for names in case.facts["cleaned"].values() for name in names}
+    before = case.facts["mdt_before"]["column_stats"]
+    earlier_tombstones = [row for row in before if row[2]]
+    live = [[name, column, name in gone] for name, column, deleted in before if not deleted]
+    return {**expected, "column_stats": sorted(live + earlier_tombstones)}
+
+
 def _only(record: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: record[name] for name in names}

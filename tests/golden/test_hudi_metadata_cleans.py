@@ -1,0 +1,100 @@
+"""Whole cleans of recorded tables with a metadata table: planned, executed, and read back from both sides."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from faults import Crash, FaultyStorage
+from hudi_cases import data_files
+from hudi_mdt_cases import CASES, MdtCase, content, unpack_case, without_hudis_slips
+
+from lakemeta.executor import LocalExecutor
+from lakemeta.hudi import HudiTable
+from lakemeta.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from lakemeta.storage import Storage
+
+OPTIONS = {
+    "commits1": {"hoodie.clean.commits.retained": "1"},
+    "commits2": {"hoodie.clean.commits.retained": "2"},
+    "versions1": {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": "1"},
+}
+ONE_OF_EACH_LAYOUT = ["1.2.0__mdt_cow__commits2", "0.15.0__mdt_cow__delpart_commits1"]
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> MdtCase:
+    return lay_out(request.param, tmp_path)
+
+
+def lay_out(name: str, into: Path) -> MdtCase:
+    """Unpack a case and put its data files where the metadata table says, with their sizes."""
+    case = unpack_case(name, into)
+    for partition, files in case.facts["listing_before"].items():
+        folder = Path(case.root) / partition
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".hoodie_partition_metadata").write_bytes(b"")
+        for file, size in files.items():
+            (folder / file).write_bytes(b"x" * size)
+    return case
+
+
+def options(case: MdtCase) -> dict[str, str]:
+    kind = case.directory.name.rpartition("_")[2]
+    return OPTIONS.get(kind, OPTIONS["commits2"])
+
+
+def clean(case: MdtCase, storage: Storage | None = None) -> None:
+    table = HudiTable.open(case.root)
+    if storage is not None:
+        table = attrs.evolve(table, place=attrs.evolve(table.place, storage=storage))
+    executor = LocalExecutor(threads=1)
+    table.apply(table.plan_clean(options(case), executor=executor), executor=executor)
+
+
+def assert_cleaned(case: MdtCase) -> None:
+    listed = {f"{p}/{n}" if p else n for p, names in case.facts["listing_after"].items() for n in names}
+    assert {name for name in data_files(case.root) if "_partition_metadata" not in name} == listed
+    assert case.open().listing() == case.facts["listing_after"]
+    assert content(case.open()) == without_hudis_slips(case, case.facts["mdt_after"], cleaned=True)
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_a_clean_keeps_both_tables_in_step(case: MdtCase) -> None:
+    """The files left are the files listed, and every record of the metadata table is what the engine left."""
+    clean(case)
+    assert_cleaned(case)
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)
+def test_the_completion_comes_after_the_metadata_tables(case: MdtCase) -> None:
+    """From table version 8 on the clean completes later than its delta commit; both are at the same instant."""
+    clean(case)
+    table = case.open()
+    done, told = table.data.cleans.completed.last, table.timeline.completed.of_actions("deltacommit").last
+    assert done is not None
+    assert told is not None
+    assert done.requested == told.requested
+    assert case.version < 8 or str(done.completion) > str(told.completion)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_LAYOUT)
+@pytest.mark.parametrize("when", ["before", "after", "half"])
+def test_a_second_run_completes_a_crashed_clean(name: str, when: str, tmp_path: Path) -> None:
+    """Whichever write a clean dies at, the next one finishes it and both tables say the same."""
+    for at in count(1):
+        case = lay_out(name, tmp_path / str(at))
+        storage = FaultyStorage(LocalStorage(), at, when)  # type: ignore[arg-type]
+        try:
+            clean(case, storage)
+        except Crash:
+            clean(case)
+        assert_cleaned(case)
+        if not storage.crashed:
+            break
+    assert at > 8
