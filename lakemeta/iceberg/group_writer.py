@@ -9,6 +9,7 @@ import attrs
 import pyarrow as pa
 
 from lakemeta.iceberg.arrow import parquet_schema
+from lakemeta.iceberg.deletes import partition_key
 from lakemeta.iceberg.manifest import DataFile, FileContent
 from lakemeta.iceberg.metrics import MetricsModes, file_metrics
 from lakemeta.iceberg.schema import schema_to_json
@@ -116,7 +117,7 @@ class GroupWriter:
 
     def write(self, partition: tuple[Value, ...], table: pa.Table) -> None:
         """Append rows of one partition; rows of another partition end its files for good."""
-        if partition != self._partition:
+        if partition_key(partition) != partition_key(self._partition):
             self._end_file()
             self._partition = partition
         while table.num_rows:

@@ -22,6 +22,7 @@ from lakemeta.external_sort import sort_batches
 from lakemeta.iceberg.arrow import arrow_schema
 from lakemeta.iceberg.datafile_reader import open_data_file
 from lakemeta.iceberg.delete_filter import key_columns
+from lakemeta.iceberg.deletes import partition_key
 from lakemeta.iceberg.group_deletes import DeleteStore, EqualityDeleteCache, deleted_rows
 from lakemeta.iceberg.group_writer import FileFactory, FileLimits, GroupWriter
 from lakemeta.iceberg.locations import store_path
@@ -210,9 +211,9 @@ class _Rewrite:
         if not self.spec.fields:
             return ()
         files = [task.data_file for task in self.group.tasks]
-        partitions = {file.partition for file in files}
+        partitions = {partition_key(file.partition) for file in files}
         same_spec = all(file.spec_id == self.spec.spec_id for file in files)
-        return partitions.pop() if same_spec and len(partitions) == 1 else None
+        return files[0].partition if same_spec and len(partitions) == 1 else None
 
     def _path(self, location: str) -> str:
         return store_path(self.job.storage.scheme, location)
