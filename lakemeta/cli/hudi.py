@@ -148,7 +148,9 @@ def confirm(*, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise OptionError("nothing was changed: there is no terminal to ask on; give --yes to go ahead")
-    click.confirm("Go ahead?", abort=True, err=True)
+    if not click.confirm("Go ahead?", err=True):
+        click.echo("lakemeta: nothing was changed", err=True)
+        raise click.exceptions.Exit(1)
 
 
 def _plan(
