@@ -41,7 +41,7 @@ def done(hour: float) -> str:
 
 
 def timeline(*words: str) -> Timeline:
-    """A timeline in layout 2 from ``"1 commit"``, ``"2 compaction requested"``, ``"3 deltacommit 7"`` (completed at 7)."""
+    """A timeline in layout 2 from ``"1 commit"``, ``"2 compaction requested"``, ``"3 deltacommit 7"`` (done at 7)."""
     return Timeline.of(instant for word in words if (instant := parse_instant(_file_name(word))) is not None)
 
 
@@ -276,10 +276,7 @@ class TableFiles:
     def _write_log(self, partition: str, group: str) -> dict[str, Any]:
         state = self.groups.setdefault((partition, group), {"slice": at(self.hour), "logs": 0})
         state["logs"] += 1
-        if self.version >= 8:
-            name = log(group, self.hour)
-        else:
-            name = f".{group}-0_{state['slice']}.log.{state['logs']}_0-1-1"
+        name = f".{group}-0_{state['slice']}.log.{state['logs']}_0-1-1" if self.version < 8 else log(group, self.hour)
         self.data(partition, name)
         return _stat(partition, group, name, state["slice"])
 

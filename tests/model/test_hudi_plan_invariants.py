@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -101,17 +103,10 @@ def test_no_byte_depends_on_order_batches_or_executor(root: Path, options: dict[
 def test_a_listing_that_breaks_off_gives_no_plan(root: Path, threads: int) -> None:
     """If any listing fails, planning raises and nothing has changed."""
     before = tree(root)
-    at = 1
-    while True:
+    for at in count(1, 7):
         storage = BreaksOff(LocalStorage(), at)
-        if storage.left < 0:
-            break
-        try:
+        with suppress(StorageError):
             plan(root, POLICIES[0], storage, LocalExecutor(threads))
-        except StorageError as error:
-            assert "the connection was lost" in str(error)
-        else:
             break
-        at += 7
     assert at > 60  # the timeline, the root and every directory
     assert tree(root) == before

@@ -280,7 +280,7 @@ def test_a_pending_clean_is_executed(table: TableFiles, state: str) -> None:
     assert before - table.files() == {f"p1/{base('a', 1)}"}
     assert (report.deleted_files, report.absent_files) == (1, 1)
     assert len(report.notes) == 2
-    assert [path.name for path in table.timeline.glob("*.clean")][0].startswith(at(9))
+    assert next(path.name for path in table.timeline.glob("*.clean")).startswith(at(9))
 
 
 def test_what_lies_deeper_in_a_dropped_partition(table: TableFiles) -> None:
