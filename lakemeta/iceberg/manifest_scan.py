@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta import avro
+from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileContent, Inheritance, ManifestEntry, ManifestFile
 from lakemeta.iceberg.manifest_codec import check_format_version, partition_reader, read_manifest
 from lakemeta.iceberg.types import Value
@@ -59,7 +60,7 @@ def scan_manifest(
     """
     try:
         return list(_scan(data, manifest, spec, metrics))
-    except (_UnfamiliarError, IndexError, UnicodeDecodeError, KeyError, ValueError):
+    except (_UnfamiliarError, CorruptMetadataError, LookupError, TypeError, ValueError):
         return read_manifest(data, manifest, spec)
 
 
@@ -111,8 +112,8 @@ def _entry_maker(
 
 def _partitions(schema: avro.Schema, spec: PartitionSpec) -> Callable[[bytes], tuple[Value, ...]]:
     """Decodes partition records, each different one once: files of one partition share its tuple."""
-    data_file = next(f["type"] for f in schema["fields"] if f["name"] == "data_file")
-    record = next(f["type"] for f in data_file["fields"] if f["name"] == "partition")
+    data_file = {f["name"]: f["type"] for f in schema["fields"]}["data_file"]
+    record = {f["name"]: f["type"] for f in data_file["fields"]}["partition"]
     read, known = partition_reader(schema, spec), dict[bytes, tuple[Value, ...]]()
 
     def partition(raw: bytes) -> tuple[Value, ...]:
