@@ -106,9 +106,7 @@ def newest_manifest(version: bytes | None, names: Iterable[str], where: str) -> 
         return f"manifest_{max(versions)}" if versions else None
     text = version.decode("ascii", "replace").strip()
     if not text.isdecimal() or int(text) not in versions:
-        raise CorruptMetadataError(
-            f"{where}/{LSM_VERSION_FILE} names manifest {text!r}, which does not exist"
-        )
+        raise CorruptMetadataError(f"{where}/{LSM_VERSION_FILE} names manifest {text!r}, which does not exist")
     return f"manifest_{int(text)}"
 
 
@@ -120,9 +118,7 @@ def manifest_files(manifest: bytes, where: str) -> tuple[LsmFile, ...]:
         raise CorruptMetadataError(f"{where} is not a manifest of an archived timeline: {error!r}") from error
     for file in files:
         if "/" in file.name or not file.name.endswith(".parquet"):
-            raise CorruptMetadataError(
-                f"{where} lists {file.name!r}, which is no file of an archived timeline"
-            )
+            raise CorruptMetadataError(f"{where} lists {file.name!r}, which is no file of an archived timeline")
     return files
 
 
@@ -146,9 +142,7 @@ def _timeline(instants: Iterable[ArchivedInstant], skipped: Iterable[str]) -> Ar
 def _block_instants(block: LogBlock, where: str, metadata: bool) -> Iterator[ArchivedInstant]:
     place = f"{where}, block at byte {block.offset}"
     if block.type is not BlockType.AVRO_DATA or block.schema is None:
-        raise CorruptMetadataError(
-            f"{place}: an archive holds Avro data with a schema, this is a {block.type.name}"
-        )
+        raise CorruptMetadataError(f"{place}: an archive holds Avro data with a schema, this is a {block.type.name}")
     for entry in avro.read_data(block.schema, list(_avro_values(block.content, place)), place):
         yield _entry_instant(entry, place, metadata)
 

@@ -56,9 +56,7 @@ class HeaderKey(IntEnum):
     BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS = 8
 
 
-ROLLBACK_COMMAND: Final = (
-    "0"  # the one COMMAND_BLOCK_TYPE there is: HoodieCommandBlockTypeEnum.ROLLBACK_BLOCK
-)
+ROLLBACK_COMMAND: Final = "0"  # the one COMMAND_BLOCK_TYPE there is: HoodieCommandBlockTypeEnum.ROLLBACK_BLOCK
 
 
 @attrs.frozen(slots=True)
@@ -78,10 +76,7 @@ class LogBlock:
     @property
     def rolled_back_instant(self) -> str | None:
         """For a rollback command: the instant whose earlier blocks no longer count."""
-        if (
-            self.type is BlockType.COMMAND
-            and self.header.get(HeaderKey.COMMAND_BLOCK_TYPE) == ROLLBACK_COMMAND
-        ):
+        if self.type is BlockType.COMMAND and self.header.get(HeaderKey.COMMAND_BLOCK_TYPE) == ROLLBACK_COMMAND:
             return self.header.get(HeaderKey.TARGET_INSTANT_TIME)
         return None
 
@@ -126,9 +121,7 @@ def read_blocks(data: bytes, where: str) -> Iterator[LogBlock | CorruptBlock]:
         if block is None:
             following = data.find(MAGIC, position + len(MAGIC))
             end = following if following >= 0 else len(data)
-            yield CorruptBlock(
-                position, end, "the block is cut off or damaged", _salvage_header(data, position, end)
-            )
+            yield CorruptBlock(position, end, "the block is cut off or damaged", _salvage_header(data, position, end))
         else:
             yield block
         assert end is not None
