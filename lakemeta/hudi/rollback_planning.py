@@ -22,7 +22,7 @@ from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.failed_writes import is_alive, pending_writes, writes_to_roll_back
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
-from lakemeta.hudi.listing import find_partitions, list_partition
+from lakemeta.hudi.listing import METADATA_FOLDER, find_partitions, list_partition
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.metadata import decode_commit
 from lakemeta.hudi.planning import read_heartbeats
@@ -173,9 +173,12 @@ def check_paths(root: str, write: FailedWrite, state: TableState) -> None:
             raise CorruptMetadataError(
                 f"the rollback of {write.instant} deletes {path}, which savepoint {pinned[name]} needs"
             )
-    for partition, _, _ in write.blocks():
-        if partition:
-            inside(root, f"{root}/{partition}")
+    for partition in {request.partition for request in write.plan.requests} - {""}:
+        inside(root, f"{root}/{partition}")
+        if partition.partition("/")[0] == METADATA_FOLDER:
+            raise CorruptMetadataError(
+                f"the rollback of {write.instant} reaches into {partition}, the table's own metadata; nothing was done"
+            )
 
 
 def engine_base(place: Place) -> str:
