@@ -4,7 +4,7 @@
     python benchmarks/hudi_clean.py planning [--files 100000 1000000] [--scratch DIR]
 
 lakemeta is timed as a whole cold process, the engine only inside a Spark session that already runs; each run has a
-fresh copy of the table and, for the engine, a fresh JVM. Prints Markdown tables: ratios are the point, seconds are
+table of its own and, for the engine, a fresh JVM. Prints Markdown tables: ratios are the point, seconds are
 this machine's. ``benchmarks/README.md`` says how to read them.
 """
 
@@ -86,14 +86,13 @@ def engine_seconds(version: str, scratch: Path, operation: str, table: Path) -> 
     return seconds
 
 
-def on_copies(table: Path, runs: int, measure: Callable[[Path], float]) -> list[float]:
-    """Measure each run on a copy of the table of its own."""
+def on_fresh_tables(table: Path, shape: Shape, runs: int, measure: Callable[[Path], float]) -> list[float]:
+    """Measure each run on a table of its own; the same shape always gives the same table."""
     seconds = []
-    for number in range(runs):
-        copy = table.with_name(f"{table.name}-{number}")
-        shutil.copytree(table, copy)
-        seconds.append(measure(copy))
-        shutil.rmtree(copy)
+    for _ in range(runs):
+        make(table, shape)
+        seconds.append(measure(table))
+        shutil.rmtree(table)
     return seconds
 
 
@@ -123,14 +122,12 @@ def side_by_side(scratch: Path, runs: int, shape: Shape) -> None:
         ("plan", "schedule_clean", lambda table: ["plan", "clean", str(table), *SETTINGS, "--out", plan]),
     )
     for table_version, release in RELEASES.items():
-        table = scratch / f"v{table_version}"
-        make(table, attrs.evolve(shape, table_version=table_version))
+        measured = partial(on_fresh_tables, scratch / "table", attrs.evolve(shape, table_version=table_version), runs)
         for what, operation, words in pairs:
-            ours = on_copies(table, runs, lambda copy, words=words: lakemeta(*words(copy)).seconds)
-            theirs = on_copies(table, runs, partial(engine_seconds, release, scratch, operation))
+            ours = measured(lambda table, words=words: lakemeta(*words(table)).seconds)
+            theirs = measured(partial(engine_seconds, release, scratch, operation))
             ratio = statistics.median(theirs) / statistics.median(ours)
             row([f"v{table_version}, Hudi {release}", what, spread(ours), spread(theirs), f"{ratio:.1f}x"])
-        shutil.rmtree(table)
 
 
 def planning(scratch: Path, sizes: Sequence[int], runs: int) -> None:
