@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakemeta.storage import Storage
 
 _CATALOG_FILE: Final = re.compile(r"(\d+)-[0-9a-fA-F-]{36}(\.gz)?\.metadata\.json(\.gz)?")
+SCHEME: Final = "catalog://"
 _HADOOP_FILE: Final = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")
 
 
@@ -61,10 +62,14 @@ class FixedTableOperations:
 
 
 def open_operations(url: str, storage_options: Mapping[str, str] | None) -> TableOperations:
-    """The operations of the table at a directory or metadata file; the metadata is loaded.
+    """The operations of the table at a directory, a metadata file, or ``catalog://NAME/namespace.table``.
 
-    Raises TableNotFoundError if neither is there.
+    Its metadata is loaded. Raises TableNotFoundError if neither is there.
     """
+    if url.startswith(SCHEME):
+        from lakemeta.iceberg.pyiceberg_catalog import CatalogTableOperations
+
+        return CatalogTableOperations.open(url, storage_options)
     storage, path = open_storage(url, storage_options)
     if path.endswith((".metadata.json", ".metadata.json.gz")):
         operations: TableOperations = FixedTableOperations(storage, path)

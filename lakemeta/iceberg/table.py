@@ -32,7 +32,8 @@ class IcebergTable:
     def open(cls, url: str, storage_options: Mapping[str, str] | None = None) -> IcebergTable:
         """Open the table at a path or URL: its directory, or one of its metadata files.
 
-        A table that a catalog keeps can be inspected and planned from its files, and refuses to be changed.
+        A table that a catalog keeps is opened as ``catalog://NAME/namespace.table`` (with pyiceberg). From its files
+        alone it can be inspected and planned, and refuses to be changed.
 
         Raises:
             TableNotFoundError: there is no Iceberg table.

@@ -57,6 +57,7 @@ ICEBERG_IO = [
     "inspect",
     "opening",
     "planning",
+    "pyiceberg_catalog",
     "rewrite_group",
     "run",
     "sample",
