@@ -53,6 +53,7 @@ class S3Storage(FsspecStorage):
     """
 
     _minds_condition = False
+    _minds_versions = False
 
     def list_dir(self, path: str) -> list[Entry]:
         """The direct children of a directory, sorted by path. S3 has no empty directories."""
@@ -225,24 +226,38 @@ class S3Storage(FsspecStorage):
     def put_versioned(self, path: str, data: bytes, version: str | None) -> str | None:
         """Put new content in place of the object with this ETag, or of none, by a conditional put.
 
-        A put whose answer got lost is repeated by the connection and then meets itself: the content tells.
+        A put whose answer got lost is repeated by the connection and then meets itself: the content tells. The first
+        put of a storage is done a second time, to find out whether the service minds the condition at all.
         """
-        bucket, key = _bucket_key(path)
-        condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
         with storage_errors("write", path):
             self._need_conditional_put()
-            try:
-                return str(self._call("put_object", Bucket=bucket, Key=key, Body=data, **condition)["ETag"])
-            except FileNotFoundError:
-                return None
-            except OSError as error:
-                if _code(error) not in _CONDITION_FAILED:
-                    raise
+            put = self._put_on_condition(path, data, version)
+            if put is not None and not self._minds_versions:
+                if self._put_on_condition(path, data, f'"{secrets.token_hex(16)}"') is not None:
+                    raise UnsupportedFeatureError(
+                        f"cannot write {path}: the service ignores If-Match, so it cannot keep two writers apart; "
+                        f"update the service or use another lock"
+                    )
+                self._minds_versions = True
+        if put is not None:
+            return put
         try:
             found, now = self.read_versioned(path)
         except PathNotFoundError:
             return None
         return now if found == data else None
+
+    def _put_on_condition(self, path: str, data: bytes, version: str | None) -> str | None:
+        bucket, key = _bucket_key(path)
+        condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
+        try:
+            return str(self._call("put_object", Bucket=bucket, Key=key, Body=data, **condition)["ETag"])
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if _code(error) in _CONDITION_FAILED:
+                return None
+            raise
 
     def replace(self, path: str, data: bytes) -> None:
         """Put new content at a path."""
