@@ -8,6 +8,7 @@ Sizes are bytes; ``by`` names the instant, snapshot or savepoint that is the cau
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -223,7 +224,8 @@ class Plan:
     @classmethod
     def loads(cls, text: str | Iterable[str]) -> Plan:
         """Read a plan file; raises CorruptMetadataError if it is truncated, edited or not a plan."""
-        lines = text.splitlines(keepends=True) if isinstance(text, str) else list(text)
+        # Names may hold what str.splitlines takes for the end of a line.
+        lines = list(io.StringIO(text, newline="\n")) if isinstance(text, str) else list(text)
         if not lines:
             raise CorruptMetadataError("the plan file is empty; make the plan again")
         objects = [_parse(line, number) for number, line in enumerate(lines, 1)]
