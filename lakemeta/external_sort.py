@@ -34,43 +34,41 @@ def sort_batches(
     place for them by default), which are removed when the last row is out, or the iterator is closed.
     """
     runs = _gather(batches, budget // 2)
-    first = next(runs, None)
+    first, is_all = next(runs, (None, True))
     if first is None:
         return
-    second = next(runs, None)
-    if second is None:
-        yield from _slices(_sorted(first, keys))
+    if is_all:
+        yield from _sorted(first, keys)
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakemeta-sort-", dir=directory)))
-        readers = [_spill(first, keys, folder, 0, stack), _spill(second, keys, folder, 1, stack)]
-        del first, second
-        for table in runs:
+        readers = [_spill(first, keys, folder, 0, stack)]
+        del first
+        for table, _ in runs:
             readers.append(_spill(table, keys, folder, len(readers), stack))
-        yield from _merge(readers, keys, max(1, budget // 2))
+        yield from _merge(readers, keys, max(1, budget // 4))
 
 
-def _gather(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+def _gather(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[tuple[pa.Table, bool]]:
+    """Tables of about ``size`` bytes, and whether there is nothing after them."""
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
+        if count >= size:
+            whole, held, count = pa.Table.from_batches(held), [], 0
+            yield whole, False
+            del whole
         held.append(batch)
         count += batch.nbytes
-        if count >= size:
-            yield pa.Table.from_batches(held)
-            held, count = [], 0
     if held:
-        yield pa.Table.from_batches(held)
+        yield pa.Table.from_batches(held), True
 
 
 def _sorted(table: pa.Table, keys: Sequence[SortKey]) -> Iterator[pa.Table]:
+    table = table.combine_chunks()  # taking rows from many chunks would copy all of them for each batch
     order = row_order(table, keys)
     for start in range(0, len(order), BATCH_ROWS):
         yield table.take(order.slice(start, BATCH_ROWS))
-
-
-def _slices(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    return (table for table in tables if table.num_rows)
 
 
 def _spill(table: pa.Table, keys: Sequence[SortKey], folder: Path, number: int, stack: ExitStack) -> Iterator[pa.Table]:
@@ -79,7 +77,7 @@ def _spill(table: pa.Table, keys: Sequence[SortKey], folder: Path, number: int, 
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         for part in _sorted(table, keys):
             writer.write_table(part, max_chunksize=BATCH_ROWS)
-    source = stack.enter_context(pa.memory_map(str(path)))
+    source = stack.enter_context(pa.OSFile(str(path)))
     reader = stack.enter_context(pa.ipc.open_file(source))
     return (pa.Table.from_batches([reader.get_batch(i)]) for i in range(reader.num_record_batches))
 

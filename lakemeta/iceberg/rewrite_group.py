@@ -199,7 +199,7 @@ class _Rewrite:
             yield from ((partition, pa.Table.from_batches([batch])) for batch in batches)
             return
         keyed, keys = _keyed(batches, self.schema, self.job.order, spec)
-        for table in sort_batches(keyed, keys, budget=self.job.memory, directory=self.job.spill_directory):
+        for table in sort_batches(keyed, keys, budget=self.job.memory // 2, directory=self.job.spill_directory):
             rows = table.select(range(self.columns))
             if partition is not None:
                 yield partition, rows
