@@ -83,7 +83,7 @@ def tell_rollback(
 ) -> str:
     """Roll the write at ``failed`` back in the metadata table, if there is one; the newest time on both timelines then.
 
-    ``appended`` are the log files with rollback blocks: partition -> file name -> bytes.
+    ``appended`` are the log files of the slices with rollback blocks: partition -> file name -> bytes.
     """
     table = open_metadata(writer, timeline)
     if table is None:

@@ -143,8 +143,7 @@ def _finish(place: Place, writer: InstantWriter, write: FailedWrite, rollback: I
     storage, root = writer.storage, writer.root
     timeline = load_timeline(storage, root, writer.config)
     _check_pending(timeline, write)
-    appended = {p: {path.rpartition("/")[2]: size for path, size in files.items()} for p, files in done.blocks.items()}
-    newest = tell_rollback(writer, timeline, done.rollback, write.instant, appended)
+    newest = tell_rollback(writer, timeline, done.rollback, write.instant, _kept_logs(writer, write))
     for path in _instant_files(writer, write):
         _delete(writer, path)
     storage.delete_tree(f"{root}/{MARKER_FOLDER}/{write.instant}")
@@ -209,6 +208,19 @@ def rollback_block(instant: str, rollback: str) -> bytes:
         HeaderKey.COMMAND_BLOCK_TYPE: ROLLBACK_COMMAND,
     }
     return encode_block(BlockType.COMMAND, header, b"")
+
+
+def _kept_logs(writer: InstantWriter, write: FailedWrite) -> dict[str, dict[str, int]]:
+    """The log files of all slices that got a rollback block, by partition: name -> bytes.
+
+    Those of the failed write are among them. They stay, and a metadata table forgets them with the failed write.
+    """
+    kept: dict[str, dict[str, int]] = {}
+    for request in write.plan.requests:
+        if request.log_blocks:
+            logs = _slice_logs(writer, request)
+            kept.setdefault(request.partition, {}).update((log.name, log.size) for log in logs if log.size)
+    return kept
 
 
 def _slice_logs(writer: InstantWriter, request: RollbackRequest) -> list[LogFile]:
