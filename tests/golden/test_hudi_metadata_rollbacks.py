@@ -1,4 +1,4 @@
-"""Whole rollbacks of recorded tables with a metadata table: both tables agree, wherever the rollback was interrupted."""
+"""Whole rollbacks of recorded tables with a metadata table: both tables agree, wherever it was interrupted."""
 
 from __future__ import annotations
 
