@@ -38,7 +38,7 @@ def referenced_data_file(file: DataFile) -> str | None:
 
 def partition_key(partition: tuple[Value, ...]) -> tuple[Value, ...]:
     """A partition as a dictionary key: NaN equals NaN, and 0.0 does not equal -0.0, as in the engine."""
-    if any(isinstance(value, float) for value in partition):
+    if float in map(type, partition):
         return tuple(repr(value) if isinstance(value, float) else value for value in partition)
     return partition
 

@@ -93,6 +93,7 @@ def _entry_maker(
     repeated, others, raw = ([at.get(n, last) for n in group] for group in (_REPEATED, _OTHERS, _RAW))
     measured = _measured(at, last, metrics)
     path, where = at["file_path"], at["partition"]
+    none: list[Any] = [None] * 6
 
     def entry(row: Row) -> ManifestEntry:
         row.append(None)
@@ -100,11 +101,11 @@ def _entry_maker(
         records, size, first = [_number(row[i]) for i in others]
         form, key, offsets = [row[i] for i in raw]
         status = _STATUSES[code]
-        known: list[Any] = [None, *[_metrics(row[i], find, value) for i, find, value in measured]]
-        known += (_bytes(key), _longs(offsets), None, order, inherited.row_id(status, first, records))
+        known = [None, *[_metrics(row[i], find, value) for i, find, value in measured]] if metrics else none
+        more: tuple[Any, ...] = (_bytes(key), _longs(offsets), None, order, inherited.row_id(status, first, records))
         spec_id, text = spec.spec_id, _text(form)
         kind = _CONTENTS[content]
-        file = DataFile(kind, row[path], text, spec_id, partition(row[where]), records, size, *known)
+        file = DataFile(kind, row[path], text, spec_id, partition(row[where]), records, size, *known, *more)
         return ManifestEntry(status, *inherited.of_entry(status, snapshot, sequence, own), file)
 
     return entry
@@ -142,12 +143,18 @@ class _Layout:
         self.names: list[str] = []
         self.steps: list[Step] = []
         self.pattern = b""
+        self.skipped: list[bytes] = []
 
     def record(self, schema: avro.Schema) -> None:
         for field in schema["fields"]:
             self.field(field["name"], field["type"])
 
     def field(self, name: str, kind: avro.Schema) -> None:
+        if _is_array(kind) and name not in self.keep:
+            self.flush(arrays=True)
+            self.skipped.append(_pattern(kind[1]["items"]))
+            return
+        self.flush(pattern=False)
         if name == "data_file":
             self.record(kind)
         elif name == "partition":
@@ -160,9 +167,8 @@ class _Layout:
             self.steps.append(_path)
         elif _is_array(kind):
             self.flush()
-            kept = name in self.keep
-            self.names += [name] * kept
-            self.steps.append(_array(_pattern(kind[1]["items"]), kept))
+            self.names.append(name)
+            self.steps.append(_kept_array(_pattern(kind[1]["items"])))
         else:
             self.pattern += self.captured(name, kind)
 
@@ -177,11 +183,14 @@ class _Layout:
             raise _UnfamiliarError
         return b"(" + _pattern(kind) + b")"
 
-    def flush(self) -> None:
-        """End the pattern here."""
-        if self.pattern:
+    def flush(self, *, pattern: bool = True, arrays: bool = False) -> None:
+        """End the pattern here, and the run of arrays to skip unless another one follows."""
+        if self.skipped and not arrays:
+            self.steps.append(_skipped_arrays(tuple(self.skipped)))
+            self.skipped = []
+        if self.pattern and pattern:
             self.steps.append(_stretch(re.compile(self.pattern, re.DOTALL)))
-        self.pattern = b""
+            self.pattern = b""
 
 
 def _stretch(pattern: re.Pattern[bytes]) -> Step:
@@ -203,27 +212,69 @@ def _path(block: bytes, position: int, row: Row) -> int:
     return end
 
 
-def _array(item: bytes, kept: bool) -> Step:
+def _kept_array(item: bytes) -> Step:
     def step(block: bytes, position: int, row: Row) -> int:
-        if block[position] == 0:  # the null of the union
-            if kept:
-                row.append(None)
-            return position + 1
-        count = block[position + 1]
-        if block[position] != 2 or count & 1:
-            raise _UnfamiliarError
-        if count > 0x7F:
-            if block[position + 2] > 0x3F:
-                raise _UnfamiliarError
-            count = count & 0x7F | block[position + 2] << 7
-        found = _array_pattern(item, count >> 1)(block, position + 1)
-        if found is None:
-            raise _UnfamiliarError
-        if kept:
-            row.append(found[0])
-        return found.end()
+        end, count = _array(item, block, position)
+        row.append(None if count is None else block[position + 1 : end])
+        return end
 
     return step
+
+
+def _skipped_arrays(items: tuple[bytes, ...]) -> Step:
+    """Steps over arrays one after another.
+
+    As a rule entries have as many items in each as the entry before; then one pattern steps over all of them.
+    """
+    usual: Callable[[bytes, int], re.Match[bytes] | None] = re.compile(b"(?!)").match
+    last: list[int | None] = []
+
+    def step(block: bytes, position: int, _: Row) -> int:
+        nonlocal usual, last
+        found = usual(block, position)
+        if found is not None:
+            return found.end()
+        counts = []
+        for item in items:
+            position, count = _array(item, block, position)
+            counts.append(count)
+        if counts == last:
+            usual = _arrays_pattern(items, tuple(counts))
+        last = counts
+        return position
+
+    return step
+
+
+def _array(item: bytes, block: bytes, position: int) -> tuple[int, int | None]:
+    """Where an optional array ends, and how many items it has: None for null."""
+    if block[position] == 0:  # the null of the union
+        return position + 1, None
+    count = block[position + 1]
+    if block[position] != 2 or count & 1:
+        raise _UnfamiliarError
+    if count > 0x7F:
+        if block[position + 2] > 0x3F:
+            raise _UnfamiliarError
+        count = count & 0x7F | block[position + 2] << 7
+    found = _array_pattern(item, count >> 1)(block, position + 1)
+    if found is None:
+        raise _UnfamiliarError
+    return found.end(), count >> 1
+
+
+@lru_cache(maxsize=1024)
+def _arrays_pattern(
+    items: tuple[bytes, ...], counts: tuple[int | None, ...]
+) -> Callable[[bytes, int], re.Match[bytes] | None]:
+    parts = (_array_bytes(item, count) for item, count in zip(items, counts, strict=True))
+    return re.compile(b"".join(parts), re.DOTALL).match
+
+
+def _array_bytes(item: bytes, count: int | None) -> bytes:
+    if count is None:
+        return b"\\x00"
+    return b"\\x02" + (b"%b(?:%b){%d}" % (re.escape(_length(count)), item, count) if count else b"") + b"\\x00"
 
 
 @lru_cache(maxsize=4096)
@@ -231,7 +282,7 @@ def _array_pattern(item: bytes, count: int) -> Callable[[bytes, int], re.Match[b
     """Matches one block of ``count`` items and the end of the array, or an empty array."""
     if count == 0:
         return re.compile(b"\\x00").match
-    return re.compile(re.escape(_length(count)) + b"(?:%b){%d}+\\x00" % (item, count), re.DOTALL).match
+    return re.compile(re.escape(_length(count)) + b"(?:%b){%d}\\x00" % (item, count), re.DOTALL).match
 
 
 def _is_array(kind: avro.Schema) -> bool:
@@ -257,7 +308,7 @@ def _short_text() -> bytes:
     common = (8, 4, 16, 1)  # numbers, and texts of truncated metrics
     lengths = [*common, *(n for n in range(_LONGEST + 1) if n not in common)]
     choices = [re.escape(_length(n)) + b".{%d}" % n for n in lengths]
-    return b"(?>" + b"|".join(choices) + b")"
+    return b"(?:" + b"|".join(choices) + b")"
 
 
 _PATTERNS: Final[dict[str, bytes]] = {
@@ -276,7 +327,7 @@ def _pattern(kind: avro.Schema) -> bytes:
     if isinstance(kind, str) and kind in _PATTERNS:
         return _PATTERNS[kind]
     if isinstance(kind, list) and len(kind) < 64:
-        return b"(?>" + b"|".join(re.escape(bytes([2 * i])) + _pattern(k) for i, k in enumerate(kind)) + b")"
+        return b"(?:" + b"|".join(re.escape(bytes([2 * i])) + _pattern(k) for i, k in enumerate(kind)) + b")"
     if not isinstance(kind, dict):
         raise _UnfamiliarError  # the name of a type defined before
     if kind["type"] == "record":

@@ -74,9 +74,7 @@ _ROW_COUNTS: Final = (
     (513, "existing_rows_count", LONG, "Existing rows count"),
     (514, "deleted_rows_count", LONG, "Deleted rows count"),
 )
-_MANIFEST_ROW_ID: Final = _may(
-    520, "first_row_id", LONG, "Starting row ID to assign to new rows in ADDED data files"
-)
+_MANIFEST_ROW_ID: Final = _may(520, "first_row_id", LONG, "Starting row ID to assign to new rows in ADDED data files")
 
 
 def manifest_list_type(format_version: int) -> StructType:
@@ -92,9 +90,7 @@ def manifest_list_type(format_version: int) -> StructType:
 
 _METRICS: Final = (
     _may(108, "column_sizes", _map(117, 118, LONG), "Map of column id to total size on disk"),
-    _may(
-        109, "value_counts", _map(119, 120, LONG), "Map of column id to total count, including null and NaN"
-    ),
+    _may(109, "value_counts", _map(119, 120, LONG), "Map of column id to total count, including null and NaN"),
     _may(110, "null_value_counts", _map(121, 122, LONG), "Map of column id to null value count"),
     _may(
         137,
@@ -107,14 +103,10 @@ _METRICS: Final = (
     _may(131, "key_metadata", BINARY, "Encryption key metadata blob"),
     _may(132, "split_offsets", ListType(133, LONG, True), "Splittable offsets"),
 )
-_CONTENT: Final = _need(
-    134, "content", INT, "Contents of the file: 0=data, 1=position deletes, 2=equality deletes"
-)
+_CONTENT: Final = _need(134, "content", INT, "Contents of the file: 0=data, 1=position deletes, 2=equality deletes")
 _EQUALITY: Final = _may(135, "equality_ids", ListType(136, INT, True), "Equality comparison field IDs")
 _SORT_ORDER: Final = _may(140, "sort_order_id", INT, "Sort order ID")
-_ROW_ID: Final = _may(
-    142, "first_row_id", LONG, "The first row ID assigned to the first row in the data file"
-)
+_ROW_ID: Final = _may(142, "first_row_id", LONG, "The first row ID assigned to the first row in the data file")
 _REFERENCED: Final = _may(
     143,
     "referenced_data_file",

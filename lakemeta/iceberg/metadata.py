@@ -167,9 +167,7 @@ class TableMetadata:
         spec = self.specs_by_id[spec_id]
         types = list(spec.types(current))
         for older in others:
-            types = [
-                new if old == UNKNOWN else old for old, new in zip(types, spec.types(older), strict=True)
-            ]
+            types = [new if old == UNKNOWN else old for old, new in zip(types, spec.types(older), strict=True)]
         return tuple(types)
 
     def snapshot(self, snapshot_id: int) -> Snapshot:

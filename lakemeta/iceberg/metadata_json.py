@@ -129,9 +129,7 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, Json]:
         "snapshots": [_snapshot_to_json(s, version) for s in metadata.snapshots],
         "statistics": [_statistics_to_json(s) for s in metadata.statistics],
         "partition-statistics": [_statistics_to_json(s) for s in metadata.partition_statistics],
-        "snapshot-log": [
-            {"timestamp-ms": e.timestamp_ms, "snapshot-id": e.snapshot_id} for e in metadata.snapshot_log
-        ],
+        "snapshot-log": [{"timestamp-ms": e.timestamp_ms, "snapshot-id": e.snapshot_id} for e in metadata.snapshot_log],
         "metadata-log": [
             {"timestamp-ms": e.timestamp_ms, "metadata-file": e.metadata_file} for e in metadata.metadata_log
         ],
@@ -154,9 +152,7 @@ def _schemas_to_json(metadata: TableMetadata) -> dict[str, Json]:
 
 def _refuse_encryption(parts: JsonObject) -> None:
     properties = parts.rest.get("properties") or {}
-    if parts.rest.get("encryption-keys") or (
-        isinstance(properties, dict) and "encryption.key-id" in properties
-    ):
+    if parts.rest.get("encryption-keys") or (isinstance(properties, dict) and "encryption.key-id" in properties):
         raise UnsupportedFeatureError("the table is encrypted, which lakemeta does not handle")
 
 
@@ -204,9 +200,7 @@ def _check(metadata: TableMetadata) -> None:
         ("sort order", metadata.default_sort_order_id, metadata.sort_orders_by_id),
         ("snapshot", metadata.current_snapshot_id, metadata.snapshots_by_id),
     ]
-    known += [
-        (f"snapshot of ref {n}", r.snapshot_id, metadata.snapshots_by_id) for n, r in metadata.refs.items()
-    ]
+    known += [(f"snapshot of ref {n}", r.snapshot_id, metadata.snapshots_by_id) for n, r in metadata.refs.items()]
     for what, found, ids in known:
         if found is not None and found not in ids:
             raise CorruptMetadataError(f"the current {what} {found} is not in the metadata")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 import attrs
 
 from lakemeta import binpack, plan
-from lakemeta.errors import OptionError
+from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg import options as given
 from lakemeta.iceberg import values
 from lakemeta.iceberg.deletes import partition_key, referenced_data_file
@@ -167,12 +167,15 @@ def group_by_partition(
 ) -> list[tuple[tuple[Value, ...], list[FileScanTask]]]:
     """Tasks by partition of the default spec; those of any other spec go together under an all-null partition.
 
-    Data of an older spec may belong to several partitions of this one.
+    Data of an older spec may belong to several partitions of this one. Raises UnsupportedFeatureError for
+    encrypted files.
     """
     nulls = (None,) * len(metadata.spec.fields)
     groups: dict[tuple[Value, ...], tuple[tuple[Value, ...], list[FileScanTask]]] = {}
     for task in tasks:
         file = task.data_file
+        if file.key_metadata is not None:
+            raise UnsupportedFeatureError(f"{file.file_path} is encrypted, which lakemeta does not handle")
         partition = file.partition if file.spec_id == metadata.default_spec_id else nulls
         groups.setdefault(partition_key(partition), (partition, []))[1].append(task)
     return list(groups.values())

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from lakemeta.iceberg.metadata import TableMetadata
-    from lakemeta.iceberg.types import Value
 
 
 @attrs.frozen(slots=True, hash=False)
@@ -64,10 +63,8 @@ def plan_files(
     index = DeleteFileIndex(metadata, (e for entries in read(deletes, None) for e in entries if e.is_live))
     data = [m for m in matching if not m.is_deletes]
     for manifest, entries in zip(data, read(data, field_ids(where) | index.equality_ids), strict=True):
-        holds = filters.test(manifest.partition_spec_id)
-        for entry in entries:
-            if entry.is_live and holds(entry.data_file.partition) and _may_match(where, entry.data_file):
-                yield _task(entry, index)
+        wanted = filters.test(manifest.partition_spec_id)
+        yield from (_task(entry, index) for entry in entries if entry.is_live and wanted(entry.data_file))
 
 
 class _PartitionFilters:
@@ -87,13 +84,13 @@ class _PartitionFilters:
             self.projected[spec_id] = project(self.where, spec, self.metadata.schema)
         return manifest_may_match(self.projected[spec_id], spec, manifest.partitions)
 
-    def test(self, spec_id: int) -> Callable[[tuple[Value, ...]], bool]:
-        """A test of the partitions of one spec."""
-        return partition_filter(self.projected[spec_id], self.metadata.specs_by_id[spec_id])
-
-
-def _may_match(where: Expression, file: DataFile) -> bool:
-    return where == TRUE or file_may_match(where, file)
+    def test(self, spec_id: int) -> Callable[[DataFile], bool]:
+        """A test of the data files of one spec: their partition, then their metrics."""
+        where = self.where
+        if where == TRUE:
+            return lambda _: True
+        holds = partition_filter(self.projected[spec_id], self.metadata.specs_by_id[spec_id])
+        return lambda file: holds(file.partition) and file_may_match(where, file)
 
 
 def _task(entry: ManifestEntry, index: DeleteFileIndex) -> FileScanTask:

@@ -38,6 +38,7 @@ _PACKED: Final = {
     "float": "<f",
     "double": "<d",
 }
+_DAY: Final = {"timestamp": 86_400 * 10**6, "timestamp_ns": 86_400 * 10**9}
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MAX_CODE_POINT: Final = 0x10FFFF
 
@@ -67,9 +68,7 @@ def from_bytes(kind: Type, data: bytes) -> Value:
         return bytes(data)
     if isinstance(kind, DecimalType):
         return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-kind.scale)
-    raise UnsupportedFeatureError(
-        f"bounds of type {kind} cannot be compared; keep such columns out of --where"
-    )
+    raise UnsupportedFeatureError(f"bounds of type {kind} cannot be compared; keep such columns out of --where")
 
 
 def unscaled(value: Decimal, kind: DecimalType) -> int:
@@ -88,11 +87,7 @@ def to_json(kind: Type, value: Value) -> Json:
     if value is None:
         return None
     if isinstance(kind, StructType):
-        return {
-            str(f.field_id): to_json(f.type, v)
-            for f, v in zip(kind.fields, value, strict=True)
-            if v is not None
-        }
+        return {str(f.field_id): to_json(f.type, v) for f, v in zip(kind.fields, value, strict=True) if v is not None}
     if isinstance(kind, ListType):
         return [to_json(kind.element, v) for v in value]
     if isinstance(kind, MapType):
@@ -229,11 +224,12 @@ def _name(kind: Type) -> str:
 
 
 def _unpack(name: str, data: bytes) -> Value:
-    form = _PACKED[name]
-    if len(data) == 4 and form in ("<q", "<d"):  # written before the column became long or double
+    form, unit = _PACKED[name], 1
+    if len(data) == 4 and form in ("<q", "<d"):  # written before the column became long, double or a timestamp
         form = "<i" if form == "<q" else "<f"
+        unit = _DAY.get(name, 1)
     try:
-        return struct.unpack(form, data)[0]
+        return struct.unpack(form, data)[0] * unit
     except struct.error as error:
         raise CorruptMetadataError(f"{data!r} is not the binary form of a value of type {name}") from error
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from iceberg_values import data_file, delete_file, spec, table, task
 
-from lakemeta.errors import OptionError
+from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg.options import fraction, reject_unknown, small, truth, whole
 from lakemeta.iceberg.rewrite import OPTIONS, RewriteGroup, RewriteOptions, plan_groups
 from lakemeta.plan import operation_to_json
@@ -121,6 +121,12 @@ def test_old_specs_go_together_without_a_partition() -> None:
     files += [data_file(str(i), 10, partition=("a", 1), spec_id=1) for i in range(5, 10)]
     groups = plan_groups(metadata, [task(f) for f in files], options({"output-spec-id": "0"}, metadata))
     assert [(g.partition, g.spec_id, len(g.tasks)) for g in groups] == [((None, None), 0, 5), (("a", 1), 0, 5)]
+
+
+def test_encrypted_files_are_refused() -> None:
+    """A candidate that nobody can read is refused by name before anything is written."""
+    with pytest.raises(UnsupportedFeatureError, match="/f is encrypted"):
+        plan_groups(table(), [task(data_file(size=1, key_metadata=b"k"))], options())
 
 
 def test_partitions_of_nan_are_one() -> None:

@@ -123,7 +123,9 @@ def test_nested_values_have_json_forms() -> None:
 
 
 def test_bounds_of_promoted_columns_are_widened() -> None:
-    """A four-byte bound of a column that is long or double by now was written as int or float."""
+    """A four-byte bound of a column that is long, double or timestamp by now was an int, float or date."""
+    assert from_bytes(t.TIMESTAMP, struct.pack("<i", 2)) == 2 * 86_400_000_000
+    assert from_bytes(t.TIMESTAMP_NS, struct.pack("<i", -1)) == -86_400_000_000_000
     assert from_bytes(t.LONG, struct.pack("<i", -7)) == -7
     assert from_bytes(t.DOUBLE, struct.pack("<f", 0.5)) == 0.5
 
