@@ -36,7 +36,7 @@ from lakemeta.plan import Rewrite
 from lakemeta.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lakemeta.executor import Executor
     from lakemeta.iceberg.commit import Surroundings
@@ -53,11 +53,11 @@ ENGINE = {"engine-name": "lakemeta", "engine-version": __version__}
 
 @attrs.frozen(eq=False)
 class _Inputs:
-    """The groups of a plan as they are in the newest snapshot, and the manifests that their files are in."""
+    """The groups of a plan as they are in the newest snapshot, and which manifest each of their files is in."""
 
     head: Snapshot
     groups: list[RewriteGroup]
-    hints: frozenset[str]
+    manifest_of: Mapping[str, str]
 
 
 @attrs.frozen(eq=False)
@@ -111,12 +111,12 @@ def _find_inputs(
     place: Place, metadata: TableMetadata, job: JobOptions, rewrites: Sequence[Rewrite], executor: Executor | None
 ) -> _Inputs:
     wanted = {_absolute(path, metadata) for op in rewrites for path in op.inputs}
-    manifests: set[str] = set()
+    manifest_of: dict[str, str] = {}
 
     def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:
         found = entry.is_live and entry.data_file.file_path in wanted
         if found:
-            manifests.add(manifest.manifest_path)
+            manifest_of[entry.data_file.file_path] = manifest.manifest_path
         return found
 
     head = branch_head(metadata, job.branch)
@@ -127,7 +127,7 @@ def _find_inputs(
             f"{len(missing)} of the {len(wanted)} planned files are no longer in the table, the first of them "
             f"{missing[0]}; make the plan again"
         )
-    return _Inputs(head, [_group(op, metadata, tasks) for op in rewrites], frozenset(manifests))
+    return _Inputs(head, [_group(op, metadata, tasks) for op in rewrites], manifest_of)
 
 
 def _by_path(tasks: Iterator[FileScanTask]) -> dict[str, FileScanTask]:
@@ -242,15 +242,16 @@ class _Run:
 
     def _replace(self, batch: Sequence[_Rewritten]) -> Snapshot | None:
         sequence = self.inputs.head.sequence_number if self.job.use_starting_sequence_number else None
+        removed = tuple(task.data_file for group, _ in batch for task in group.tasks)
         update = SnapshotUpdate(
             added=tuple(file for _, result in batch for file in result.files),
-            removed=tuple(task.data_file for group, _ in batch for task in group.tasks),
+            removed=removed,
             removed_deletes=_vectors(batch),
             starting_snapshot_id=self.inputs.head.snapshot_id,
             data_sequence_number=sequence,
             branch=self.job.branch,
             properties=ENGINE,
-            hints=self.inputs.hints,
+            hints=frozenset(self.inputs.manifest_of[file.file_path] for file in removed),
         )
         return self._update(lambda _: update)
 

@@ -141,16 +141,17 @@ def _losing(
     """
     living = [m for m in listed if m.may_have_live_files]
     found: dict[str, Filtered] = {}
-    seen: set[tuple[str, int | None]] = set()
-    for part in ([m for m in living if m.manifest_path in hints], [m for m in living if m.manifest_path not in hints]):
+    for hinted in (True, False):
+        part = [m for m in living if (m.manifest_path in hints) == hinted]
+        missing = removal.keys - {file_key(file) for filtered in found.values() for file in filtered.removed}
+        if removal.keys and not missing:
+            break
+        if not hinted and part and not part[0].is_deletes:
+            part = list(work.manifests.holding(part, {path for path, _ in missing}))
         for manifest, entries in zip(part, work.manifests.entries(part), strict=True):
             filtered = filter_entries(entries, removal, work.new.snapshot_id)
-            keys = {file_key(file) for file in filtered.removed} if filtered else set()
-            if filtered and (not removal.keys or keys & removal.keys):
+            if filtered and (not removal.keys or any(file_key(file) in removal.keys for file in filtered.removed)):
                 found[manifest.manifest_path] = filtered
-                seen |= keys
-        if removal.keys and removal.keys <= seen:
-            break
     return found
 
 

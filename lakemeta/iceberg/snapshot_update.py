@@ -10,6 +10,7 @@ from lakemeta.iceberg.metadata import MAIN_BRANCH, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
 
@@ -19,6 +20,10 @@ class Manifests(Protocol):
 
     def of(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         """The manifests of a snapshot, in list order."""
+        ...
+
+    def holding(self, manifests: Sequence[ManifestFile], paths: AbstractSet[str]) -> Sequence[ManifestFile]:
+        """Those of some data manifests that hold a live file with one of these paths; far cheaper than entries."""
         ...
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Sequence[Sequence[ManifestEntry]]:

@@ -13,6 +13,7 @@ from lakemeta.iceberg.manifest_scan import scan_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from lakemeta.iceberg.manifest import ManifestEntry, ManifestFile
     from lakemeta.iceberg.metadata import Snapshot
@@ -38,6 +39,11 @@ class StoredManifests:
         if snapshot.snapshot_id not in self._lists:
             self._lists[snapshot.snapshot_id] = read_snapshot(self._storage, snapshot)
         return self._lists[snapshot.snapshot_id]
+
+    def holding(self, manifests: Sequence[ManifestFile], paths: AbstractSet[str]) -> Sequence[ManifestFile]:
+        """Those of some data manifests that hold a live file with one of these paths."""
+        read = zip(manifests, self.stream(manifests, frozenset()), strict=True)
+        return [m for m, entries in read if any(e.is_live and e.data_file.file_path in paths for e in entries)]
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Sequence[Sequence[ManifestEntry]]:
         """All entries of each manifest, in file order, with what they inherit filled in."""
