@@ -139,7 +139,8 @@ def _by_earliest(context: CleanContext, group: FileGroup, slices: Sequence[FileS
 
 def _by_versions(context: CleanContext, group: FileGroup, slices: Sequence[FileSlice]) -> Iterator[Verdict]:
     operation = context.needed.get((group.partition, group.file_id))
-    to_keep = context.versions_retained - (1 if operation else 0)
+    # A merge that reads none of these slices keeps none of them, so all versions are still to be kept.
+    to_keep = context.versions_retained - (1 if any(_is_needed(operation, s) for s in slices) else 0)
     position = 0
     newer: str | None = None
     for file_slice in slices:
