@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from lakemeta.errors import StorageError
 from lakemeta.hudi.commit import Clock, InstantWriter
 from lakemeta.hudi.execute import Executed, check_paths, execute_clean
 from lakemeta.hudi.load import load_state
@@ -92,10 +93,14 @@ def has_work(plan: Plan) -> bool:
 
 
 def schedule(applying: Applying) -> Instant | None:
-    """Roll back what failed and write ``<ts>.clean.requested``; None if there is nothing to request."""
+    """Roll back what failed and write ``<ts>.clean.requested``; None if there is nothing to request.
+
+    Raises StorageError if a file of a failed write cannot be deleted; its rollback stays pending.
+    """
     rolled_back = _roll_back(applying)
-    if not all(one.complete for one in rolled_back):
-        return None
+    unfinished = [note for one in rolled_back for note in notes(one)]
+    if unfinished:
+        raise StorageError(f"{unfinished[0]}, so no clean was requested")
     with applying.lock.held():
         return _request(_look_again(applying, rolled_back))
 

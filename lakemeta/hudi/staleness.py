@@ -69,8 +69,10 @@ def refuse_stale(
     based_on = plan.header.based_on or ""
     if based_on not in {instant.requested for instant in state.timeline} | failed:
         raise StalePlanError(f"instant {based_on}, the newest one the plan knew, is gone from the timeline; plan again")
+    waiting = facts.get("pending_cleans", ())
     for instant in state.timeline:
-        if instant.action == "clean" and (instant.requested > based_on or not instant.completed):
+        begun = not instant.completed and instant.requested not in waiting
+        if instant.action == "clean" and (instant.requested > based_on or begun):
             raise StalePlanError(f"{instant} was made since the plan; plan again")
         undoes = instant.action in ("rollback", "restore") and instant.requested > based_on
         if undoes and not _undone(place, state, instant, executor) <= failed:

@@ -14,6 +14,7 @@ from faults import Crash, FaultyStorage
 from hudi_cases import read_avro
 from hudi_failed_writes import heartbeat, inflight_updates, log_name, server_markers
 
+from lakemeta.errors import StorageError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 from lakemeta.storage import LocalStorage
@@ -121,6 +122,8 @@ def test_a_file_that_cannot_be_deleted_keeps_the_rollback_pending(tmp_path: Path
     timeline = root / ".hoodie/timeline"
     assert not list(timeline.glob("*.clean*"))
     assert list(timeline.glob(f"{at(4)}*"))
+    with pytest.raises(StorageError, match="no clean was requested"):
+        table.schedule_clean(table.plan_clean(LAZY, now=NOW), clock=lambda: NOW)
     stuck.rmdir()
     run(root, "clean", LocalStorage())
     assert not list(timeline.glob(f"{at(4)}*"))

@@ -388,3 +388,18 @@ def test_scheduling_rolls_back_first(tmp_path: Path) -> None:
     (rollback,) = (path.name[:17] for path in table.timeline.glob("*.rollback"))
     assert requested is not None
     assert rollback < requested
+
+
+def test_a_pending_clean_is_no_news_after_our_rollback(tmp_path: Path) -> None:
+    """Where several cleans may be pending, the one that the plan knew of does not make it stale."""
+    table = failed_cow(tmp_path)
+    table.commit({"p1": "ab"})
+    table.commit({"p1": "ab"})
+    options = {**LAZY, "hoodie.clean.multiple.enabled": "true", "hoodie.clean.commits.retained": "2"}
+    hudi = HudiTable.open(str(tmp_path))
+    assert hudi.schedule_clean(hudi.plan_clean(options, now=NOW), clock=lambda: NOW)
+    table.commit({"p1": "ab"})
+    table.begin({"p1": "b"})
+    plan = hudi.plan_clean({**options, "hoodie.clean.commits.retained": "1"}, now=NOW)
+    report = hudi.apply(plan, clock=lambda: NOW)
+    assert len(report.result["cleans"]) == 2
