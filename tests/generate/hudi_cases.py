@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from generate.hudi_random import PARTITIONS, crash_write, record_random
+from generate.hudi_random import PARTITIONS, record_random
 from generate.hudi_recorder import Recorder, commits, versions
 from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable
 
@@ -101,7 +101,7 @@ def compaction_pending(table: HudiEngineTable) -> None:
 def failed(table: HudiEngineTable) -> None:
     """The last write died before its commit."""
     rewrites(table)
-    crash_write(table, keys("p1"))
+    table.crash_write(keys("p1"))
 
 
 SHAPES: dict[str, tuple[Callable[[HudiEngineTable], None], dict[str, Any]]] = {
@@ -138,14 +138,10 @@ def record_shapes(recorder: Recorder) -> None:
 
 def main() -> None:
     """Record cases as the command line asks."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", choices=sorted(VERSIONS), required=True)
     parser.add_argument("--out", type=Path, required=True, help="a directory for the case directories")
-    parser.add_argument(
-        "--seed", type=int, help="record random histories from this seed, not the named shapes"
-    )
+    parser.add_argument("--seed", type=int, help="record random histories from this seed, not the named shapes")
     parser.add_argument("--cases", type=int, default=20, help="how many random cases")
     given = parser.parse_args()
     scratch = given.out.resolve() / f".scratch-{given.version}"

@@ -6,22 +6,12 @@ import random
 from typing import TYPE_CHECKING
 
 from generate.hudi_recorder import LAZY, Recorder, commits, versions
-from interop.hudi_engine import EngineError, HudiEngineTable
+from interop.hudi_engine import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PARTITIONS = ("p1", "p2", "p3", "p4")
-
-
-def crash_write(table: HudiEngineTable, rows: list[tuple[str, str]]) -> None:
-    """A write that died just before its commit: all its files are there, its instant is still inflight."""
-    table.write("upsert", rows)
-    table.history[-1]["crashed"] = True
-    instant = table.commits()[-1]
-    for path in (table.base / ".hoodie").rglob(f"{instant}*"):
-        if path.suffix in {".commit", ".deltacommit"}:
-            path.unlink()
 
 
 class RandomHistory:
@@ -72,9 +62,7 @@ class RandomHistory:
         return [(f"{p}-{start + n}", p) for p in partitions for n in range(self.random.randint(1, 3))]
 
     def insert(self) -> None:
-        rows = self.fresh(
-            tuple(self.random.sample(self.partitions, self.random.randint(1, len(self.partitions))))
-        )
+        rows = self.fresh(tuple(self.random.sample(self.partitions, self.random.randint(1, len(self.partitions)))))
         self.table.write("insert", rows)
         self.known += rows
 
@@ -106,7 +94,7 @@ class RandomHistory:
 
     def crash(self) -> None:
         if self.known:
-            crash_write(self.table, self.some(self.known))
+            self.table.crash_write(self.some(self.known))
 
     def savepoint(self) -> None:
         instant = self.random.choice(self.table.commits()[-3:])
@@ -134,9 +122,7 @@ class RandomHistory:
     def options(self) -> dict[str, str]:
         """Random retention; sometimes LAZY, not incremental, or a plan beside a pending one."""
         chance = self.random.random
-        options = (
-            commits(self.random.randint(1, 4)) if chance() < 0.6 else versions(self.random.randint(1, 3))
-        )
+        options = commits(self.random.randint(1, 4)) if chance() < 0.6 else versions(self.random.randint(1, 3))
         if chance() < 0.2:
             options["hoodie.cleaner.incremental.mode"] = "false"
         if chance() < 0.15:

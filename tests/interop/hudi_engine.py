@@ -195,6 +195,15 @@ class HudiEngineTable:
         self.engine.call("write", base=str(self.base), rows=values, options=options)
         self.history.append({"op": operation, "rows": [list(row) for row in rows]})
 
+    def crash_write(self, rows: list[tuple[str, str]]) -> None:
+        """An upsert that died just before its commit: its files are there, its instant is still inflight."""
+        self.write("upsert", rows)
+        self.history[-1]["crashed"] = True
+        instant = self.commits()[-1]
+        for path in (self.base / ".hoodie").rglob(f"{instant}*"):
+            if path.suffix in {".commit", ".deltacommit"}:
+                path.unlink()
+
     def delete_partition(self, *partitions: str) -> None:
         """Drop partitions; their file groups are replaced by nothing."""
         names = ",".join(partitions)

@@ -17,7 +17,6 @@ import pytest
 from faults import Crash, FaultyStorage
 from interop.hudi_engine import VERSIONS, Engine, EngineUnavailableError, HudiEngineTable, bundle_jar
 
-from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.hudi import HudiTable
 from lakemeta.plan import Plan
 
@@ -237,28 +236,58 @@ def test_we_complete_a_clean_that_the_engine_scheduled(written: HudiEngineTable)
     assert written.rows() == rows
 
 
-def test_a_metadata_table_stays_true(engine: Engine, tmp_path: Path) -> None:
-    """With a metadata table we refuse to delete, but schedule; the engine then keeps its listing true."""
+def test_the_engine_goes_on_after_our_rollback(written: HudiEngineTable) -> None:
+    """A write of the engine's that died is rolled back by us: the engine reads the rows of before, and goes on."""
+    rows, before = written.rows(), data_files(written.base)
+    written.crash_write([("p1-0", "p1"), ("p3-9", "p3"), ("p5-0", "p5")])
+    table = HudiTable.open(str(written.base))
+    report = table.apply(table.plan_rollback())
+    assert report.complete
+    assert before <= data_files(written.base)
+    assert written.rows() == rows
+    for _ in range(3):
+        rewrite(written, [("p1-0", "p1"), ("p3-9", "p3")])
+    rows = written.rows()
+    assert [row[0] for row in rows] == ["p1-0", "p1-1", "p3-9"]
+    assert written.clean(engine_options(COMMITS_2)) is not None
+    assert written.rows() == rows
+
+
+@pytest.mark.parametrize("how", ["applied", "scheduled"])
+def test_a_metadata_table_stays_true(engine: Engine, tmp_path: Path, how: str) -> None:
+    """With a metadata table, after our clean or the engine's of our plan, the engine lists what the disk has."""
     written = HudiEngineTable(engine, tmp_path / "t", metadata=True)
     write_history(written)
     rows = written.rows()
     table = HudiTable.open(str(written.base))
     plan = table.plan_clean(COMMITS_2)
     before = data_files(written.base)
-    with pytest.raises(UnsupportedFeatureError, match="metadata table"):
+    if how == "applied":
         table.apply(plan)
-    assert data_files(written.base) == before
-    table.schedule_clean(plan)
-    executed = written.clean(engine_options(COMMITS_2))
-    assert executed is not None
+    else:
+        table.schedule_clean(plan)
+        written.clean(engine_options(COMMITS_2))
+    assert [clean["totalFilesDeleted"] for clean in written.cleans()] == [plan.files]
     assert before - data_files(written.base) == planned(plan)
-    for partition in ("p1", "p3"):
-        listed = {
-            row[0] for row in written.procedure_by_name("show_metadata_table_files", f"partition => '{partition}'")
-        }
-        on_disk = {Path(f).name for f in data_files(written.base) if f.startswith(f"{partition}/")}
-        assert listed == on_disk
+    assert listed(written) == data_files(written.base)
     assert written.rows() == rows
+
+    for _ in range(3):
+        rewrite(written, [("p1-0", "p1"), ("p2-7", "p2")])
+    rows = written.rows()
+    assert written.clean(engine_options(COMMITS_2)) is not None
+    assert listed(written) == data_files(written.base)
+    assert written.rows() == rows
+
+
+def listed(table: HudiEngineTable) -> set[str]:
+    """The data files that the engine's metadata table lists, relative."""
+    partitions = [row[0] for row in table.procedure_by_name("show_metadata_table_partitions")]
+    return {
+        f"{partition}/{row[0]}"
+        for partition in partitions
+        for row in table.procedure_by_name("show_metadata_table_files", f"partition => '{partition}'")
+    }
 
 
 def settings(options: dict[str, str]) -> list[str]:
