@@ -84,6 +84,18 @@ def container_metadata(data: bytes, where: str) -> dict[str, bytes]:
     return dict(_read_header(data, where).metadata)
 
 
+def ends_whole(head: bytes, tail: bytes, size: int) -> bool:
+    """True if a container of ``size`` bytes ends with a block, judged by its first bytes and its last 16.
+
+    ``head`` must reach past the header, whose length depends on the schema; if it does not, the answer is False.
+    """
+    try:
+        header = _read_header(head, "")
+    except CorruptMetadataError:
+        return False
+    return size > header.end and tail == header.sync_marker
+
+
 def write_container(
     schema: Schema,
     records: Iterable[Any],

@@ -140,7 +140,7 @@ class TableFiles:
         self.timeline.mkdir(parents=True)
         self.hour = 1.0
         self.groups: dict[tuple[str, str], dict[str, Any]] = {}
-        self.set_properties(**{"hoodie.table.timeline.timezone": "UTC"}, **more)
+        self.set_properties(**{"hoodie.table.timeline.timezone": "UTC", **more})
 
     def set_properties(self, **more: str) -> None:
         properties = {

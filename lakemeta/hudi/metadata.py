@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakemeta.avro import MAGIC, read_container, write_container
+from lakemeta.avro import MAGIC, ends_whole, read_container, write_container
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -176,10 +176,10 @@ def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
     """True if a commit file of ``size`` bytes is not cut off, judged by its first bytes and its last 16.
 
     JSON ends with its brace. An Avro container ends with the sync marker that also ends its header, so ``head``
-    should reach past the schema.
+    must reach past the schema.
     """
     if head.startswith(MAGIC):
-        return tail in head[: size - len(tail)]
+        return ends_whole(head, tail, size)
     return head.lstrip()[:1] == b"{" and tail.rstrip()[-1:] == b"}"
 
 
