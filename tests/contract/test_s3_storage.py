@@ -47,7 +47,7 @@ def server(running: S3Server) -> Iterator[S3Server]:
 
 @pytest.fixture
 def root() -> str:
-    return f"lake/{next(_NUMBERS)}"
+    return f"lake/contract-{next(_NUMBERS)}"  # every server in a process shares its buckets
 
 
 @pytest.fixture(autouse=True)
