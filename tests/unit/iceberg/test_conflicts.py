@@ -10,7 +10,7 @@ from iceberg_checker import TableState
 from iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CommitConflictError
-from lakemeta.iceberg.manifest import FileContent
+from lakemeta.iceberg.manifest import DataFile, FileContent
 from lakemeta.iceberg.metadata import SnapshotRef
 from lakemeta.iceberg.metadata_update import add_snapshot
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
@@ -192,3 +192,72 @@ def test_a_replace_that_adds_rows_is_refused(planned):
     update = attrs.evolve(planned.update(), removed=planned.files[:1])
     with pytest.raises(Exception, match="Invalid REPLACE operation: 9 added records > 3 replaced"):
         planned.table.update(update)
+
+
+class Vectors:
+    """A version 3 table whose deletion vectors are described, not written: a commit looks at metadata only."""
+
+    def __init__(self, table: SmallTable) -> None:
+        self.table = table
+
+    def add(self, file, offset: int = 4) -> None:
+        self.table.update(SnapshotUpdate("delete", added_deletes=((self.vector(file, offset), None),)))
+
+    def vector(self, file, offset: int = 4) -> DataFile:
+        return DataFile(
+            FileContent.POSITION_DELETES,
+            f"{self.table.root}/data/vectors.puffin",
+            "PUFFIN",
+            0,
+            (),
+            1,
+            100,
+            referenced_data_file=file.file_path,
+            content_offset=offset,
+            content_size_in_bytes=44,
+        )
+
+
+@pytest.fixture
+def planned_3(tmp_path) -> Planned:
+    table = create_table(LocalStorage(), str(tmp_path / "t"), version=3)
+    for start in (0, 3, 6):
+        table.append([(i, "a", float(i)) for i in range(start, start + 3)])
+    return Planned(table)
+
+
+@pytest.mark.parametrize("own_sequence", [False, True])
+def test_a_new_deletion_vector_is_a_conflict(planned_3, own_sequence):
+    """A vector for a replaced file that came after the plan would lose its rows' deletion."""
+    Vectors(planned_3.table).add(planned_3.files[0])
+    kind = "delete" if own_sequence else "position delete"
+    with pytest.raises(CommitConflictError, match=f"found new {kind} for replaced data file: .*parquet"):
+        planned_3.commit(own_sequence=own_sequence)
+
+
+def test_vectors_of_other_files_are_no_conflict(planned_3):
+    """Even two of them for one file, one after the other, which no index of deletes would take."""
+    planned_3.table.append([(99, "a", 1.0)])
+    other, vectors = newest(planned_3), Vectors(planned_3.table)
+    vectors.add(other, 4)
+    vectors.table.update(
+        SnapshotUpdate(
+            "delete", added_deletes=((vectors.vector(other, 60), None),), removed_deletes=(vectors.vector(other, 4),)
+        )
+    )
+    planned_3.commit()
+    assert planned_3.table.head.operation == "replace"
+
+
+def test_vectors_go_with_their_data_files(planned_3):
+    """A vector of a replaced file is removed by the same commit, named or not; the others of its Puffin file stay."""
+    vectors = Vectors(planned_3.table)
+    vectors.add(planned_3.files[0], 4)
+    vectors.add(planned_3.files[1], 60)
+    again = Planned.__new__(Planned)
+    again.table, again.start, again.files = planned_3.table, planned_3.table.head, planned_3.files[:1]
+    again.commit()
+    left = [f for f in planned_3.table.files() if f.is_deletion_vector]
+    assert [f.content_offset for f in left] == [60]
+    assert planned_3.table.head.summary["removed-dvs"] == "1"
+    assert planned_3.table.head.summary["removed-files-size"] == str(planned_3.files[0].file_size_in_bytes + 44)
