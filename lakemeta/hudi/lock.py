@@ -162,6 +162,11 @@ def table_lock(
     """
     if options.concurrency_mode.upper() not in _MODES:
         raise OptionError(f"hoodie.write.concurrency.mode={options.concurrency_mode} is none of {', '.join(_MODES)}")
+    if not 0 < options.lock_renew_s < options.lock_validity_s:
+        raise OptionError(
+            f"hoodie.write.lock.storage.renew.interval.secs={options.lock_renew_s} is no time within the validity of the "
+            f"lock, {options.lock_validity_s} s; give a shorter one"
+        )
     if options.lock_provider is None and options.concurrency_mode.upper() == SINGLE_WRITER:
         return TableLock()
     provider = _provider(place, options, clock, assume_single_writer=assume_single_writer)

@@ -96,6 +96,29 @@ def _choice(kind: type[StrEnum]) -> Callable[[str, str], Any]:
     return parse
 
 
+# Retries within a provider, and the options of providers that lakemeta cannot ask.
+_OTHER_LOCK_OPTIONS: Final = (
+    "num_retries",
+    "wait_time_ms",
+    "wait_time_ms_between_retry",
+    "max_wait_time_ms_between_retry",
+    "heartbeat_interval_ms",
+    "conflict.resolution.strategy",
+    "zookeeper.url",
+    "zookeeper.port",
+    "zookeeper.lock_key",
+    "zookeeper.base_path",
+    "zookeeper.session_timeout_ms",
+    "zookeeper.connection_timeout_ms",
+    "hivemetastore.database",
+    "hivemetastore.table",
+    "hivemetastore.uris",
+    "dynamodb.table",
+    "dynamodb.partition_key",
+    "dynamodb.region",
+    "dynamodb.endpoint_url",
+    "dynamodb.billing_mode",
+)
 _OPTIONS: Final = (
     _Option("policy", "hoodie.clean.policy", _choice(Policy), "hoodie.cleaner.policy"),
     _Option("commits_retained", "hoodie.clean.commits.retained", _whole, "hoodie.cleaner.commits.retained"),
@@ -143,10 +166,15 @@ _OPTIONS: Final = (
     _Option("lock_provider", "hoodie.write.lock.provider", _text),
     _Option("lock_retries", "hoodie.write.lock.client.num_retries", _whole),
     _Option("lock_retry_wait_ms", "hoodie.write.lock.client.wait_time_ms_between_retry", _whole),
-    _Option("lock_wait_ms", "hoodie.write.lock.wait_time_ms", _whole),
     _Option("lock_path", "hoodie.write.lock.filesystem.path", _text),
     _Option("lock_expire_minutes", "hoodie.write.lock.filesystem.expire", _whole),
     _Option("lock_validity_s", "hoodie.write.lock.storage.validity.timeout.secs", _whole),
+    _Option(
+        "lock_renew_s",
+        "hoodie.write.lock.storage.renew.interval.secs",
+        _whole,
+        "hoodie.write.lock.storage.heartbeat.poll.secs",
+    ),
     _Option("drop_savepointed", "lakemeta.clean.drop-savepointed-partitions", _truth),
     _Option("timezone", "lakemeta.timeline.timezone", _zone),
     # The rest changes no plan; a writer's configuration may carry it.
@@ -154,10 +182,7 @@ _OPTIONS: Final = (
     _Option(None, "hoodie.clean.parallelism", _whole, "hoodie.cleaner.parallelism"),
     _Option(None, "hoodie.clean.async.enabled", _truth, "hoodie.clean.async"),
     _Option(None, "hoodie.prewrite.cleaner.policy", _text),
-    _Option(None, "hoodie.write.lock.num_retries", _whole),
-    _Option(None, "hoodie.write.lock.wait_time_ms_between_retry", _whole),
-    _Option(None, "hoodie.write.lock.max_wait_time_ms_between_retry", _whole),
-    _Option("lock_renew_s", "hoodie.write.lock.storage.renew.interval.secs", _whole),
+    *(_Option(None, f"hoodie.write.lock.{name}", _text) for name in _OTHER_LOCK_OPTIONS),
     _Option(None, "hoodie.rollback.parallelism", _whole),
     _Option(None, "hoodie.archive.automatic", _truth),
     _Option(None, "hoodie.archive.beyond.savepoint", _truth),
@@ -191,7 +216,6 @@ class CleanOptions:
     lock_provider: str | None = None
     lock_retries: int = 50
     lock_retry_wait_ms: int = 5_000
-    lock_wait_ms: int = 60_000
     lock_path: str | None = None
     lock_expire_minutes: int = 0
     lock_validity_s: int = 300

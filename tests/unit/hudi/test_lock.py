@@ -253,3 +253,17 @@ def test_a_clean_waits_for_nobody_who_keeps_the_lock(tmp_path: Path) -> None:
         hudi.apply(hudi.plan_clean(options, now=NOW), clock=lambda: NOW)
     assert table.files() == before
     assert not list(table.timeline.glob("*.clean*"))
+
+
+@pytest.mark.parametrize("seconds", ["0", "300"])
+def test_a_lock_must_be_renewed_while_it_is_valid(seconds: str, tmp_path: Path) -> None:
+    """A renewal that comes too late, or all the time, is a mistake in the options."""
+    with pytest.raises(OptionError, match="within the validity"):
+        lock_of(str(tmp_path), IN_PROCESS, **{"hoodie.write.lock.storage.renew.interval.secs": seconds})
+
+
+def test_a_writers_own_configuration_is_taken_as_it_is(tmp_path: Path) -> None:
+    """Options of locks that cannot be taken are known, so that the caller's word is all that is missing."""
+    options = {**OCC, "hoodie.write.lock.provider": ZOOKEEPER, "hoodie.write.lock.zookeeper.url": "zk"}
+    place = Place(str(tmp_path), LocalStorage(), str(tmp_path))
+    assert table_lock(place, CleanOptions.parse(options), assume_single_writer=True).provider is None
