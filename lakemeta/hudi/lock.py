@@ -164,8 +164,8 @@ def table_lock(
         raise OptionError(f"hoodie.write.concurrency.mode={options.concurrency_mode} is none of {', '.join(_MODES)}")
     if not 0 < options.lock_renew_s < options.lock_validity_s:
         raise OptionError(
-            f"hoodie.write.lock.storage.renew.interval.secs={options.lock_renew_s} is no time within the validity of the "
-            f"lock, {options.lock_validity_s} s; give a shorter one"
+            f"hoodie.write.lock.storage.renew.interval.secs={options.lock_renew_s} is no time within the validity of "
+            f"the lock, {options.lock_validity_s} s; give a shorter one"
         )
     if options.lock_provider is None and options.concurrency_mode.upper() == SINGLE_WRITER:
         return TableLock()
