@@ -10,7 +10,7 @@ import attrs
 from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.iceberg.jsonobject import JsonObject
 from lakemeta.iceberg.transforms import Transform
-from lakemeta.iceberg.types import UNKNOWN, Json, NestedField, StructType, Type, Value
+from lakemeta.iceberg.types import UNKNOWN, Json, Type, Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,11 +44,6 @@ class PartitionSpec:
         """True without fields, or with dropped (void) ones only."""
         return all(f.transform.name == "void" for f in self.fields)
 
-    def partition_type(self, schema: Schema) -> StructType:
-        """The struct of partition values; a dropped source column has type unknown."""
-        pairs = zip(self.fields, self.types(schema), strict=True)
-        return StructType(tuple(NestedField(f.field_id, f.name, kind) for f, kind in pairs))
-
     def types(self, schema: Schema) -> tuple[Type, ...]:
         """The types of the partition values."""
         return tuple(f.transform.result_type(_source_type(schema, f.source_id)) for f in self.fields)
@@ -57,11 +52,6 @@ class PartitionSpec:
         """The directory of a partition, ``a=1/b=x%2Fy`` (engine: PartitionSpec.partitionToPath)."""
         rows = zip(self.fields, self.types(schema), partition, strict=True)
         return "/".join(f"{_escape(f.name)}={_escape(f.transform.human(t, v))}" for f, t, v in rows)
-
-    def same_fields(self, other: PartitionSpec) -> bool:
-        """True if both partition alike, field ids aside (engine: PartitionSpec.compatibleWith)."""
-        mine, theirs = ([(f.source_id, f.name, f.transform) for f in s.fields] for s in (self, other))
-        return mine == theirs
 
 
 @attrs.frozen(slots=True)

@@ -99,7 +99,6 @@ class Transform:
 
 
 IDENTITY: Final = Transform("identity")
-VOID: Final = Transform("void")
 
 
 def bucket_hash(source: Type, value: Value) -> int:

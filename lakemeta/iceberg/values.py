@@ -22,7 +22,6 @@ from lakemeta.iceberg.types import (
     StructType,
     Type,
     Value,
-    decimal_bytes,
 )
 
 _PACKED: Final = {
@@ -295,8 +294,3 @@ def _fraction(number: int, digits: int) -> str:
 
 def _digits(text: str | None, digits: int) -> int:
     return int((text or "").ljust(digits, "0")[:digits] or 0)
-
-
-def decimal_length(kind: DecimalType) -> int:
-    """Bytes of the fixed-length form of a decimal, as Avro and Parquet hold it."""
-    return decimal_bytes(kind.precision)

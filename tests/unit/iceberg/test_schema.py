@@ -171,12 +171,6 @@ def test_several_source_columns_are_refused() -> None:
         spec_from_json({"spec-id": 0, "fields": [field]})
 
 
-def test_specs_are_alike_whatever_their_ids() -> None:
-    """Field ids and spec ids do not count."""
-    assert spec((1, "identity"), spec_id=1).same_fields(spec((1, "identity"), spec_id=2))
-    assert not spec((1, "identity")).same_fields(spec((1, "bucket[2]")))
-
-
 def test_types_of_partitions_outlive_their_column() -> None:
     """The type of a dropped source column comes from the last schema that had it."""
     newer = Schema(SCHEMA.fields[1:], schema_id=1)
