@@ -1,0 +1,136 @@
+"""The commands on Iceberg tables, from the outside: exit codes, one sentence on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from iceberg_checker import TableState
+from iceberg_tables import SmallTable, create_table
+
+from lakemeta.plan import Plan
+from lakemeta.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., "Result"]
+    from conftest import Result
+
+REWRITE = ("rewrite-data-files",)
+TWO = ("--set", "min-input-files=2")
+
+
+@pytest.fixture
+def small(tmp_path) -> SmallTable:
+    small = create_table(LocalStorage(), str(tmp_path / "t"), partitioned=True)
+    for start in (0, 10, 20):
+        small.append([(start + i, "a", 0.5) for i in range(3)], [(start + 5 + i, "b", 1.5) for i in range(3)])
+    return small
+
+
+def snapshots(small: SmallTable) -> int:
+    return len(small.metadata.snapshots)
+
+
+def test_plan_look_apply(run: Run, small, tmp_path):
+    """A plan is saved, shown, applied once, and refused the second time with exit code 3."""
+    saved = tmp_path / "plan.jsonl"
+    result = run("plan", *REWRITE, small.root, *TWO, "--out", saved)
+    assert result.code == 0
+    assert "Total: 6 files" in result.out
+    assert Plan.loads(saved.read_text()).files == 6
+    assert snapshots(small) == 3
+    rows = TableState.local(small.root).rows()
+    result = run("apply", saved, "--output", "json")
+    assert result.code == 0
+    assert json.loads(result.out)["rewritten_data_files_count"] == 6
+    assert TableState.local(small.root).rows() == rows
+    result = run("apply", saved)
+    assert result.code == 3
+    assert "6 of the 6 planned files are no longer in the table" in result.sentence
+
+
+def test_jsonl_is_the_plan_file(run: Run, small, tmp_path):
+    """--output jsonl prints what --out saves."""
+    saved = tmp_path / "plan.jsonl"
+    result = run("plan", *REWRITE, small.root, *TWO, "--out", saved, "--output", "jsonl", "-q")
+    assert result.out == saved.read_text()
+
+
+def test_rewrite_in_one_go(run: Run, small):
+    """With --yes nothing is asked; a second run finds nothing to do."""
+    result = run(*REWRITE, small.root, *TWO, "--yes", "--where", "p = 'a'")
+    assert result.code == 0
+    assert "rewritten_data_files_count: 3" in result.out
+    result = run(*REWRITE, small.root, "--yes")
+    assert (result.code, result.out.count("Nothing to do.")) == (0, 1)
+    assert snapshots(small) == 4
+
+
+def test_without_a_terminal_yes_is_needed(run: Run, small):
+    """Nothing can be asked in a pipe, so nothing is changed."""
+    result = run(*REWRITE, small.root, *TWO)
+    assert result.code == 2
+    assert "give --yes" in result.sentence
+    assert run(*REWRITE, small.root, *TWO, "--dry-run").code == 0
+    assert snapshots(small) == 3
+
+
+def test_a_partly_done_rewrite_exits_with_4(run: Run, small):
+    """With partial progress a lost input fails its group, and the others are committed."""
+    lost = small.data_files()[0]
+    small.storage.delete_many([lost.file_path])
+    result = run(
+        *REWRITE, small.root, *TWO, "--yes", "--set", "partial-progress.enabled=true", "-q", "--output", "json"
+    )
+    report = json.loads(result.out)
+    assert result.code == 4
+    assert report["failed_data_files_count"] == 3
+    assert report["rewritten_data_files_count"] == 3
+    assert lost.file_path in report["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("--set", "min-input-fils=2"), 2, "did you mean min-input-files?"),
+        (("--set", "target-file-size-bytes=0"), 2, "'target-file-size-bytes' is set to 0 but must be > 0"),
+        (("--where", "nope = 1"), 2, "the table has no column nope"),
+        (("--set", "branch=nope"), 2, "branch nope: branch does not exist"),
+    ],
+)
+def test_refusals(run: Run, small, arguments, code, sentence):
+    """One sentence, the right exit code, nothing changed."""
+    result = run("plan", *REWRITE, small.root, *arguments)
+    assert result.code == code
+    assert sentence in result.sentence
+    assert snapshots(small) == 3
+
+
+def test_inspect_finds_out_the_format(run: Run, small, tmp_path):
+    """The same command takes tables of either format, and says so where there is none."""
+    result = run("inspect", small.root, "--output", "json")
+    facts = json.loads(result.out)
+    assert (facts["format"], facts["data_files"], facts["snapshots"]) == ("iceberg", 6, 3)
+    result = run("inspect", tmp_path)
+    assert result.code == 2
+    assert "no Hudi or Iceberg table lies at" in result.sentence
+
+
+def test_why(run: Run, small):
+    """One sentence for a person, one object for a program."""
+    path = small.data_files()[0].file_path.removeprefix(small.root + "/")
+    assert run("why", small.root, path, *TWO).out.startswith(f"{path} would be rewritten: ")
+    facts = json.loads(run("why", small.root, path, "--where", "p = 'zzz'", "--output", "json").out)
+    assert facts["why"].endswith("stays: no row of it can match the filter")
+
+
+def test_hudi_flags_do_not_fit_an_iceberg_plan(run: Run, small, tmp_path):
+    """A flag that would mean nothing is refused."""
+    saved = tmp_path / "plan.jsonl"
+    run("plan", *REWRITE, small.root, *TWO, "--out", saved)
+    result = run("apply", saved, "--schedule-only")
+    assert result.code == 2
+    assert "--schedule-only is for Hudi plans" in result.sentence
