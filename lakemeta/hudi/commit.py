@@ -3,7 +3,8 @@
 Rules of this module:
 
 1. A new instant is later than every time on the timeline, requested or completed, in the timeline's timezone.
-2. Every file is created, never replaced: of two writers at one instant exactly one goes on.
+2. Every file is created, never replaced: of two writers at one instant exactly one goes on. In layout 2 the name of a
+   completed instant tells its completion too, so it is looked for before.
 3. The inflight file of a clean is a copy of its plan up to table version 8, which Hudi 0.15 and 1.0 need, and empty
    in version 9, as Hudi 1.2 writes it. All of them read the plan from the requested file.
 """
@@ -18,7 +19,7 @@ import attrs
 
 from lakemeta.errors import PathExistsError, StalePlanError
 from lakemeta.hudi.boundary import format_instant
-from lakemeta.hudi.timeline import Instant, State, instant_file_name
+from lakemeta.hudi.timeline import Instant, State, instant_file_name, parse_instant
 
 if TYPE_CHECKING:
     from lakemeta.hudi.properties import TableConfig
@@ -64,9 +65,13 @@ class InstantWriter:
             self._create(instant, b"" if self.config.version >= 9 else plan)
 
     def completed(self, requested: Instant, newest: str, content: bytes) -> Instant:
-        """Complete an action; ``newest`` is the newest time on the timeline, which the completion is after."""
+        """Complete an action; ``newest`` is the newest time on the timeline, which the completion is after.
+
+        Raises StalePlanError if somebody else completed it meanwhile.
+        """
         completion = None
         if self.config.layout == 2:
+            self._refuse_completed(requested)
             completion = next_instant(max(newest, requested.requested), self.clock(), self.zone)
         instant = self._instant(requested.requested, requested.action, State.COMPLETED, completion)
         self._create(instant, content)
@@ -75,6 +80,14 @@ class InstantWriter:
     def _instant(self, time: str, action: str, state: State, completion: str | None = None) -> Instant:
         name = instant_file_name(time, action, state, completion)
         return Instant(time, action, state, name, completion)
+
+    def _refuse_completed(self, requested: Instant) -> None:
+        """In layout 2 two completions have two names, so that creating the file does not tell."""
+        folder = f"{self.root}/{self.config.timeline_folder}"
+        found = (parse_instant(entry.name) for entry in self.storage.list_dir(folder) if not entry.is_dir)
+        for instant in (i for i in found if i is not None and i.completed):
+            if (instant.requested, instant.action) == (requested.requested, requested.action):
+                raise StalePlanError(f"{instant} was executed by somebody else meanwhile; look at the table again")
 
     def _create(self, instant: Instant, content: bytes) -> None:
         path = f"{self.root}/{self.config.timeline_folder}/{instant.file_name}"
