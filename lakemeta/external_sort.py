@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemeta.row_sort import BATCH_ROWS, row_order, sort_table
+from lakemeta.row_sort import BATCH_ROWS, count_up, row_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from lakemeta.row_sort import SortKey
 
-_LAST: Final = "\0last of its run's chunk"  # 1 + the run's number on that row, else 0
+_SPILL_ROWS: Final = 16_384  # in one batch of a run: what is read of every run at a time
+_RUN: Final = "\0run"
 
 
 def sort_batches(
@@ -76,7 +77,7 @@ def _spill(table: pa.Table, keys: Sequence[SortKey], folder: Path, number: int, 
     path = folder / f"run-{number}.arrow"
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         for part in _sorted(table, keys):
-            writer.write_table(part, max_chunksize=BATCH_ROWS)
+            writer.write_table(part, max_chunksize=_SPILL_ROWS)
     source = stack.enter_context(pa.OSFile(str(path)))
     reader = stack.enter_context(pa.ipc.open_file(source))
     return (pa.Table.from_batches([reader.get_batch(i)]) for i in range(reader.num_record_batches))
@@ -85,41 +86,49 @@ def _spill(table: pa.Table, keys: Sequence[SortKey], folder: Path, number: int, 
 def _merge(runs: Sequence[Iterator[pa.Table]], keys: Sequence[SortKey], budget: int) -> Iterator[pa.Table]:
     """Merge sorted runs.
 
-    One chunk of each run is in a pool. The pool is sorted; up to the first row that is the last of its run's
-    chunk, order is final, because every run's next row comes no earlier. Those rows go out, and that run's next
-    chunk comes in.
+    The next rows of every run are in a pool, one chunk at least. The pool is sorted; up to the first row that is
+    the last of its run there, order is final, because every run goes on no earlier. Those rows go out, and the
+    runs are topped up: as each has a chunk ahead, nearly a chunk of each goes out in every round.
     """
-    chunks = [_rechunk(run, len(runs), budget) for run in runs]
-    pool = pa.concat_tables([_marked(next(chunk), n) for n, chunk in enumerate(chunks)])
-    open_runs = set(range(len(runs)))
-    while pool.num_rows:
-        pool = sort_table(pool, keys)
-        marks = pool.column(_LAST)
-        end = pc.index(pc.not_equal(marks, 0), True).as_py() if open_runs else -1
-        if end < 0:
-            yield from _batches(pool)
-            return
-        run = marks[end].as_py() - 1
-        yield from _batches(pool.slice(0, end + 1))
-        following = next(chunks[run], None)
-        if following is None:
-            open_runs.discard(run)
-        rest = [pool.slice(end + 1)] + ([] if following is None else [_marked(following, run)])
-        pool = pa.concat_tables(rest)
+    open_runs = {n: _chunks(run, n, budget // (2 * len(runs))) for n, run in enumerate(runs)}
+    pool = _top_up(None, open_runs)
+    while pool is not None and pool.num_rows:
+        order = row_order(pool, keys)
+        end = _final(pool.column(_RUN).take(order), open_runs)
+        # Taken apart, so that what goes out does not hold on to what stays.
+        ready, pool = pool.take(order.slice(0, end)), pool.take(order.slice(end))
+        yield from _batches(ready.drop_columns([_RUN]))
+        pool = _top_up(pool, open_runs)
 
 
-def _rechunk(run: Iterator[pa.Table], runs: int, budget: int) -> Iterator[pa.Table]:
-    """Cut a run's batches so that one chunk of every run fits the budget."""
+def _top_up(pool: pa.Table | None, open_runs: dict[int, Iterator[pa.Table]]) -> pa.Table | None:
+    """Give every run a chunk more if it has less than a chunk's rows left; forget those that are at their end."""
+    counts = [] if pool is None else pc.value_counts(pool.column(_RUN)).to_pylist()
+    left = {pair["values"]: pair["counts"] for pair in counts}
+    parts = [] if pool is None else [pool]
+    for run, chunks in list(open_runs.items()):
+        chunk = None if left.get(run, 0) >= _SPILL_ROWS else next(chunks, None)
+        if chunk is not None:
+            parts.append(chunk)
+        elif left.get(run, 0) < _SPILL_ROWS:
+            del open_runs[run]
+    return pa.concat_tables(parts).combine_chunks() if parts else None
+
+
+def _final(runs: pa.ChunkedArray, open_runs: Collection[int]) -> int:
+    """How many rows of a sorted pool are in their final place, given the run of each."""
+    rows = pa.table({"run": runs, "row": count_up(0, len(runs))})
+    last = rows.group_by("run").aggregate([("row", "max")]).to_pylist()
+    return min((row["row_max"] + 1 for row in last if row["run"] in open_runs), default=len(runs))
+
+
+def _chunks(run: Iterator[pa.Table], number: int, size: int) -> Iterator[pa.Table]:
+    """A run in parts of about ``size`` bytes at most, each row marked with the number of its run."""
     for table in run:
-        rows = max(1, min(BATCH_ROWS, table.num_rows * budget // max(1, table.nbytes * runs)))
-        yield from (table.slice(at, rows) for at in range(0, table.num_rows, rows))
-
-
-def _marked(table: pa.Table, run: int) -> pa.Table:
-    marks = pa.concat_arrays([pa.repeat(pa.scalar(0, pa.int32()), table.num_rows - 1), pa.array([run + 1], pa.int32())])
-    return table.append_column(_LAST, marks)
+        rows = max(1, min(_SPILL_ROWS, table.num_rows * size // max(1, table.nbytes)))
+        for part in (table.slice(at, rows) for at in range(0, table.num_rows, rows)):
+            yield part.append_column(_RUN, pa.repeat(pa.scalar(number, pa.int32()), part.num_rows))
 
 
 def _batches(table: pa.Table) -> Iterator[pa.Table]:
-    table = table.drop_columns([_LAST])
     return (table.slice(at, BATCH_ROWS) for at in range(0, table.num_rows, BATCH_ROWS))

@@ -23,6 +23,7 @@ from lakemeta.iceberg.arrow import (
     field_id,
 )
 from lakemeta.iceberg.types import LONG, UNKNOWN, ListType, MapType, NestedField, StructType, Type, Value
+from lakemeta.row_sort import count_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -214,8 +215,3 @@ def _inherited(lineage: Lineage, position: int, rows: int) -> tuple[pa.Array, pa
     if lineage.first_row_id is None:
         return pa.nulls(rows, pa.int64()), sequence
     return count_up(lineage.first_row_id + position, rows), sequence
-
-
-def count_up(start: int, length: int) -> pa.Array:
-    """``start``, ``start`` + 1, ... as int64."""
-    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), length), start=start - 1)
