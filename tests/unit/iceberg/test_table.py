@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import attrs
 import pytest
 from faults import WrappedStorage
@@ -17,6 +19,7 @@ from lakemeta.errors import (
     StorageError,
     TableNotFoundError,
 )
+from lakemeta.executor import batched
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.hadoop import HadoopTableOperations
 from lakemeta.iceberg.planning import Place
@@ -302,3 +305,38 @@ def test_no_table_is_not_found(tmp_path):
     for place in (tmp_path, tmp_path / "empty", tmp_path / "nowhere", tmp_path / "x.metadata.json"):
         with pytest.raises(TableNotFoundError):
             IcebergTable.open(str(place))
+
+
+class Shipping:
+    """Ships every function, batch and result as a distant executor does."""
+
+    def map_batches(self, fn, items, *, batch_size):
+        shipped = pickle.dumps(fn)
+        for batch in batched(items, batch_size):
+            results = list(pickle.loads(shipped)(pickle.loads(pickle.dumps(batch))))
+            yield from pickle.loads(pickle.dumps(results))
+
+
+@pytest.mark.parametrize("options", [{}, {"max-concurrent-file-group-rewrites": "1"}])
+def test_work_can_be_shipped(small, options):
+    """Planning, looking and rewriting work where nothing is shared; file names of such attempts are their own."""
+    small.delete_positions(small.data_files()[0], [1])
+    rows = state(small).rows()
+    table = opened(small)
+    plan = table.plan_rewrite_data_files({**ALL, **options}, executor=Shipping())
+    assert plan == table.plan_rewrite_data_files({**ALL, **options})
+    report = table.apply(plan, executor=Shipping())
+    assert report.result["added_data_files_count"] == 2
+    assert state(small).rows() == rows
+    attempts = {path.rpartition("/")[2].split("-")[1] for path in state(small).paths(0)}
+    assert attempts != {"0"}
+
+
+def test_a_failure_elsewhere_is_a_value(small):
+    """A group that fails on a worker fails alone, also where its error has to travel."""
+    lost = small.data_files()[0]
+    small.storage.delete_many([lost.file_path])
+    table = opened(small)
+    plan = table.plan_rewrite_data_files({**ALL, "partial-progress.enabled": "true"})
+    report = table.apply(plan, executor=Shipping())
+    assert (report.result["failed_data_files_count"], report.result["rewritten_data_files_count"]) == (3, 3)
