@@ -114,7 +114,7 @@ def _entry_maker(
 def _partitions(schema: avro.Schema, spec: PartitionSpec) -> Callable[[bytes], tuple[Value, ...]]:
     """Decodes partition records, each different one once: files of one partition share its tuple."""
     data_file = {f["name"]: f["type"] for f in schema["fields"]}["data_file"]
-    record = {f["name"]: f["type"] for f in data_file["fields"]}["partition"]
+    record = avro.schema_text({f["name"]: f["type"] for f in data_file["fields"]}["partition"])
     read, known = partition_reader(schema, spec), dict[bytes, tuple[Value, ...]]()
 
     def partition(raw: bytes) -> tuple[Value, ...]:
