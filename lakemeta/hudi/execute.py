@@ -206,7 +206,7 @@ def _drop(
     for partition in plan.partitions_to_delete or ():
         problem = next(_in_the_way(storage, root, partition, plan, state, drop_savepointed), None)
         if problem is not None:
-            notes.append(f"the directory of {partition} stays: {problem}")
+            notes.append(f"the directory of {partition or 'the table'} stays: {problem}")
             continue
         storage.delete_tree(f"{root}/{partition}")
         dropped.append(partition)
