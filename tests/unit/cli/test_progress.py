@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from lakemeta.cli.options import make_executor, moment, pairs
+from lakemeta.cli.progress import ProgressExecutor
+from lakemeta.errors import OptionError
+from lakemeta.executor import LocalExecutor
+
+
+@pytest.mark.parametrize(("items", "batch"), [([1, 2, 3], 8), (list(range(20)), 3), (iter(range(20)), 3), ([], 1)])
+def test_progress_changes_nothing(items: list[int], batch: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """The results are the inner executor's, in order; nothing goes to stdout."""
+    listed = list(items)
+    executor = ProgressExecutor(LocalExecutor(1), "working")
+    found = executor.map_batches(
+        lambda batch: [n * 2 for n in batch], iter(listed) if batch == 3 else listed, batch_size=batch
+    )
+    assert list(found) == [n * 2 for n in listed]
+    assert capsys.readouterr().out == ""
+
+
+def test_times_without_offset_are_utc() -> None:
+    """ISO 8601 in any offset; none means UTC; no time means the present."""
+    aware = moment("2026-08-01T12:00:00+02:00")
+    assert aware == moment("2026-08-01T10:00:00Z") == moment("2026-08-01T10:00:00")
+    assert moment(None) is None
+
+
+def test_pairs() -> None:
+    """The value may hold more equals signs or nothing; the same twice is once."""
+    assert pairs(["a=b=c", "d=", "a=b=c"], "--set") == {"a": "b=c", "d": ""}
+    with pytest.raises(OptionError, match="--set a is given twice with different values"):
+        pairs(["a=1", "a=2"], "--set")
+
+
+def test_executors_by_name() -> None:
+    """``local`` is always there."""
+    assert isinstance(make_executor("local"), LocalExecutor)
