@@ -77,7 +77,7 @@ def roll_back(
     instant file of the write cannot be deleted. In both cases nothing is lost: a second run goes on.
     """
     with lock.held():
-        rollback = write.rollback or _request(writer, write)
+        rollback = _request(writer, write)
     writer.inflight(rollback, b"")
     started = perf_counter()
     deletes = list(write.deletes(writer.root))
@@ -126,8 +126,11 @@ def _empty(partition: str) -> dict[str, Any]:
 
 
 def _request(writer: InstantWriter, write: FailedWrite) -> Instant:
+    """The rollback that was begun, or a new one, once it is sure that the write did not complete."""
     timeline = load_timeline(writer.storage, writer.root, writer.config)
     _check_pending(timeline, write)
+    if write.rollback is not None:
+        return write.rollback
     check_rollback(writer, timeline, "", write.instant)
     return writer.requested("rollback", newest_time(writer, timeline), encode_rollback_plan(write.plan))
 
