@@ -127,6 +127,9 @@ def _find_inputs(
             f"{len(missing)} of the {len(wanted)} planned files are no longer in the table, the first of them "
             f"{missing[0]}; make the plan again"
         )
+    unknown = sorted({op.spec_id for op in rewrites} - metadata.specs_by_id.keys())
+    if unknown:
+        raise StalePlanError(f"the table no longer has partition spec {unknown[0]} of the plan; make the plan again")
     return _Inputs(head, [_group(op, metadata, tasks) for op in rewrites], manifest_of)
 
 
@@ -292,18 +295,21 @@ class _Run:
             deletes = live_deletes(storage, metadata, head, self.executor)
             tasks = scan(storage, metadata, head, self.executor) if deletes else iter(())
             removed[:] = dangling_deletes(tasks, deletes)
-            return (
-                SnapshotUpdate(
-                    removed_deletes=tuple(removed),
-                    starting_snapshot_id=head.snapshot_id,
-                    branch=self.job.branch,
-                    properties=ENGINE,
-                )
-                if removed
-                else None
+            update = SnapshotUpdate(
+                removed_deletes=tuple(removed),
+                starting_snapshot_id=head.snapshot_id,
+                branch=self.job.branch,
+                properties=ENGINE,
             )
+            return update if removed else None
 
-        self.done.snapshot = self._update(find) or self.done.snapshot
+        try:
+            self.done.snapshot = self._update(find) or self.done.snapshot
+        except CommitStateUnknownError:
+            raise
+        except LakemetaError as error:  # the rewrite itself is committed
+            self.done.notes.append(f"dangling deletes were not removed: {error}")
+            return
         self.done.removed_deletes += len(removed)
 
     def _remove(self, results: Sequence[RewrittenGroup]) -> None:

@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from faults import WrappedStorage
 from iceberg_tables import create_table
 from interop.hudi_engine import EngineUnavailableError
 from interop.iceberg_engine import IcebergEngine, runtime_jar
 
+from lakemeta.errors import CommitConflictError
 from lakemeta.iceberg import IcebergTable
+from lakemeta.iceberg.hadoop import HadoopTableOperations
+from lakemeta.iceberg.planning import Place
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
@@ -180,3 +184,60 @@ def test_the_engine_takes_tables_that_lakemeta_made(engine, version):
     assert engine.rows(name) == rows
     engine.sql(f"INSERT INTO ice.db.{name} VALUES (99, 'c', 9.5D)")
     assert len(engine.rows(name)) == len(rows) + 1
+
+
+class Meanwhile(WrappedStorage):
+    """Lets the engine run a statement at the moment when the first new data file is written."""
+
+    def __init__(self, engine: IcebergEngine, statement: str) -> None:
+        super().__init__(LocalStorage())
+        self.engine, self.todo = engine, [statement]
+
+    def open_output(self, path):
+        if self.todo:
+            self.engine.sql(self.todo.pop())
+        return super().open_output(path)
+
+
+def rewrite_meanwhile(engine: IcebergEngine, name: str, statement: str):
+    root = str(engine.path(name))
+    table = IcebergTable(Place(root, HadoopTableOperations(Meanwhile(engine, statement.format(t=name)), root)))
+    options = {"rewrite-all": "true", "max-concurrent-file-group-rewrites": "1"}
+    return table.apply(table.plan_rewrite_data_files(options))
+
+
+APPEND = "INSERT INTO ice.db.{t} VALUES (500, 'p1', now(), 1D, null, null)"
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_append_of_the_engine_in_between_is_kept(engine, version):
+    """The rewrite is committed on top of it, and the engine sees both."""
+    name = f"append_between_{version}"
+    create(engine, name, version, "p")
+    before = engine.rows(name, "id")
+    rewrite_meanwhile(engine, name, APPEND)
+    assert engine.rows(name, "id") == sorted([*before, '{"id": 500}'])
+    operations = engine.sql(f"SELECT operation FROM ice.db.{name}.snapshots ORDER BY committed_at")
+    assert [row["operation"] for row in operations[-2:]] == ["append", "replace"]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM ice.db.{t} WHERE id IN (3, 50)",
+        "CALL ice.system.rewrite_data_files(table => 'db.{t}', options => map('rewrite-all', 'true'))",
+    ],
+    ids=["delete", "compaction"],
+)
+def test_what_the_engine_does_to_the_same_files_wins(engine, version, statement):
+    """A delete or a compaction of the engine on planned files fails our commit; the table is the engine's."""
+    name = f"lost_{version}_{statement[:4].lower()}"
+    create(engine, name, version, "p")
+    with pytest.raises(CommitConflictError):
+        rewrite_meanwhile(engine, name, statement)
+    rows = engine.rows(name)
+    assert len(rows) == (98 if statement.startswith("DELETE") else 100)
+    rewrite(engine, name, rewrite_all="true")
+    assert engine.rows(name) == rows
+    engine.sql(f"CALL ice.system.remove_orphan_files(table => 'db.{name}', dry_run => true)")

@@ -340,3 +340,31 @@ def test_a_failure_elsewhere_is_a_value(small):
     plan = table.plan_rewrite_data_files({**ALL, "partial-progress.enabled": "true"})
     report = table.apply(plan, executor=Shipping())
     assert (report.result["failed_data_files_count"], report.result["rewritten_data_files_count"]) == (3, 3)
+
+
+def test_dangling_deletes_that_cannot_be_removed_do_not_undo_the_rewrite(small):
+    """The rewrite is committed; that its second commit failed is told, and the exit code says partly done."""
+
+    class Full(WrappedStorage):
+        def create(self, path, data):
+            if path.endswith("v8.metadata.json"):
+                raise StorageError("no space left on device")
+            self.inner.create(path, data)
+
+    small.append([(99, "a", 1.0)])
+    newest = next(f for f in small.data_files() if f.record_count == 1)
+    small.delete_positions(newest, [0])
+    table = opened(small, Full(small.storage))
+    report = table.apply(table.plan_rewrite_data_files({**ALL, "remove-dangling-deletes": "true"}))
+    assert report.committed == str(small.head.snapshot_id)
+    assert report.result["rewritten_data_files_count"] == 7
+    assert report.result["removed_delete_files_count"] == 0
+    assert report.notes == ("dangling deletes were not removed: no space left on device",)
+
+
+def test_a_plan_for_a_spec_that_is_gone_is_stale(small):
+    """A plan names the partition spec of its outputs; the table must still have it."""
+    plan = opened(small).plan_rewrite_data_files(ALL)
+    other = Plan(plan.header, [attrs.evolve(op, spec_id=7) for op in plan.operations])
+    with pytest.raises(StalePlanError, match="no longer has partition spec 7"):
+        opened(small).apply(other)
