@@ -5,22 +5,25 @@ Rules of this module:
 1. Batches go to Spark in waves, one job each. A few waves run ahead of the consumer, so a slow task holds up the order
    of results but not the cluster, and the driver holds a bounded amount of results.
 2. The function is pickled once a call and broadcast. Items and results travel as pickled bytes.
-3. When the consumer stops, by an error, by Ctrl-C or by closing the iterator, the call's job group is cancelled.
+3. When the consumer stops, by an error, by Ctrl-C or by closing the iterator, the call's jobs are cancelled.
    Spark cannot promise that tasks have ended by then, so work must bear being done again or late: that is the
    contract of executors.
-4. Jobs run in threads of their own, which take over the caller's local properties (the scheduler pool), so the
-   caller's job group and description stay as they are.
+4. Jobs run in threads of their own, in the caller's scheduler pool; the caller's job group and description stay as
+   they are.
 """
 
 from __future__ import annotations
 
 import pickle
 import threading
+import time
 import uuid
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import attrs
 
 from lakemeta import __version__
 from lakemeta.errors import ExecutorError, OptionError
@@ -38,6 +41,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 WAVES_AHEAD = 3
+_POOL = "spark.scheduler.pool"
+_LOOK_AGAIN_AFTER = 0.005  # seconds
 _CANCEL_AGAIN_AFTER = 0.2  # seconds
 
 
@@ -93,6 +98,8 @@ class SparkExecutor:
         return _results(self._context, fn, waves, current_work())
 
     def _width(self) -> int:
+        if self._context._jsc is None:  # noqa: SLF001 - None once the context is stopped
+            raise ExecutorError("the Spark session has been stopped; start a new one")
         return self._parallelism or max(1, self._context.defaultParallelism)
 
 
@@ -103,16 +110,16 @@ def make_executor(master: str | None = None, conf: Mapping[str, str] | None = No
 
 def _results(context: SparkContext, fn: Callable[[Sequence[T]], Iterable[R]], waves: Waves, work: str) -> Iterator[R]:
     call: _Call | None = None
-    pending: deque[Future[deque[bytes]]] = deque()
-    with ThreadPoolExecutor(WAVES_AHEAD, thread_name_prefix="lakemeta-spark") as pool:
+    pending: deque[_Job] = deque()
+    with ThreadPoolExecutor(WAVES_AHEAD, thread_name_prefix="lakemeta-spark") as threads:
         try:
             for wave in waves:
                 call = call or _Call(context, fn, work)
-                pending.append(call.submit(pool, wave))
+                pending.append(call.submit(threads, wave, pending[-1] if pending else None))
                 if len(pending) == WAVES_AHEAD:
-                    yield from _unpacked(pending.popleft().result(), waves)
+                    yield from _unpacked(pending.popleft().answers.result(), waves)
             while pending:
-                yield from _unpacked(pending.popleft().result(), waves)
+                yield from _unpacked(pending.popleft().answers.result(), waves)
         finally:
             if call is not None:
                 call.end(pending)
@@ -128,8 +135,16 @@ def _unpacked(answers: deque[bytes], waves: Waves) -> Iterator[Any]:
         yield from results
 
 
+@attrs.frozen
+class _Job:
+    """The job of one wave: its group in Spark, which is its own, and the answers to come."""
+
+    group: str
+    answers: Future[deque[bytes]]
+
+
 class _Call:
-    """One call of ``map_batches``: its job group, its broadcast function."""
+    """One call of ``map_batches``: the name of its jobs, and its broadcast function."""
 
     def __init__(self, context: SparkContext, fn: Callable[..., Any], work: str) -> None:
         self.name = f"{work}: {_name_of(fn)}"
@@ -139,34 +154,46 @@ class _Call:
         self.broadcast = _broadcast(context, fn)
         self.attempts = attempts(context)
 
-    def submit(self, pool: ThreadPoolExecutor, wave: Wave) -> Future[deque[bytes]]:
-        """Start the job of a wave on a thread that has the local properties of this one."""
-        from pyspark import inheritable_thread_target
+    def submit(self, threads: ThreadPoolExecutor, wave: Wave, before: _Job | None) -> _Job:
+        """Start the job of a wave on a thread, after the job before and in the scheduler pool of this thread."""
+        group = f"{self.group}/{wave.first}"
+        pool = self.context.getLocalProperty(_POOL)
+        return _Job(group, threads.submit(self._collect, wave, group, pool, before))
 
-        return pool.submit(inheritable_thread_target(partial(self._collect, wave)))
-
-    def _collect(self, wave: Wave) -> deque[bytes]:
+    def _collect(self, wave: Wave, group: str, scheduler_pool: str | None, before: _Job | None) -> deque[bytes]:
         from lakemeta_spark.worker import Task
 
-        if self.stopped.is_set():
-            return deque()
-        description = f"{self.name} (batches {wave.first} to {wave.last})"
-        task = Task(self.broadcast, __version__, self.attempts)
         try:
-            self.context.setJobGroup(self.group, description, interruptOnCancel=True)
-            tasks = self.context.parallelize(wave.tasks, len(wave.tasks))
-            return deque(tasks.mapPartitions(task).collect())
+            task = Task(self.broadcast, __version__, self.attempts)
+            tasks = self.context.parallelize(wave.tasks, len(wave.tasks)).mapPartitions(task)
+            self._await_start(before)
+            if self.stopped.is_set():
+                return deque()
+            self.context.setLocalProperty(_POOL, scheduler_pool)  # type: ignore[arg-type]
+            description = f"{self.name} (batches {wave.first} to {wave.last})"
+            self.context.setJobGroup(group, description, interruptOnCancel=True)
+            return deque(tasks.collect())
         except Exception as error:  # noqa: BLE001 - errors of the work are answers; this is Spark's own
             raise job_failed(error, wave.heads) from None
 
-    def end(self, pending: Iterable[Future[Any]]) -> None:
+    def _await_start(self, before: _Job | None) -> None:
+        """Spark serves jobs as they come, and the consumer waits for the first of them."""
+        tracker = self.context.statusTracker()
+        while before is not None and not before.answers.done() and not self.stopped.is_set():
+            if tracker.getJobIdsForGroup(before.group):
+                return
+            time.sleep(_LOOK_AGAIN_AFTER)
+
+    def end(self, pending: Iterable[_Job]) -> None:
         """Cancel the jobs that run, wait until Spark has given them up, and drop the broadcast."""
         self.stopped.set()
-        running = set(pending)
+        running = [job for job in pending if not job.answers.done()]
         while running:
-            self.context.cancelJobGroup(self.group)  # again, for a job that was just about to start
-            running = wait(running, timeout=_CANCEL_AGAIN_AFTER).not_done
-        if self.context._jsc is not None:  # noqa: SLF001 - None once the context is stopped
+            for job in running:
+                self.context.cancelJobGroup(job.group)  # again and again: a job may be just about to start
+            wait([job.answers for job in running], timeout=_CANCEL_AGAIN_AFTER)
+            running = [job for job in running if not job.answers.done()]
+        if self.context._jsc is not None:  # noqa: SLF001 - as above
             self.broadcast.destroy()
 
 
@@ -184,8 +211,6 @@ class _AsCloudpickle:
 
 
 def _broadcast(context: SparkContext, fn: Callable[..., Any]) -> Broadcast[Any]:
-    if context._jsc is None:  # noqa: SLF001 - None once the context is stopped
-        raise ExecutorError("the Spark session has been stopped; start a new one")
     try:
         return context.broadcast(_AsCloudpickle(fn))
     except Exception as error:

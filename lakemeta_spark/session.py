@@ -73,9 +73,7 @@ def _check_settings(running: SparkContext, wanted: Mapping[str, str]) -> None:
     has = running.getConf()
     for key, value in wanted.items():
         if has.get(key) != value:
-            raise OptionError(
-                f"Spark runs already, with {key}={has.get(key)} instead of {value}; stop it or leave it out"
-            )
+            raise OptionError(f"Spark runs already with another {key}; stop it, or leave {key} out")
 
 
 def _no_connect() -> OptionError:
