@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ import click
 from lakemeta.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from lakemeta.events import Event
     from lakemeta.executor import Executor
@@ -31,6 +32,8 @@ class Common:
     output: str
     quiet: bool
     run_log: Path | None = None
+    spark_master: str | None = None
+    spark_conf: dict[str, str] = attrs.field(factory=dict)
 
     def on_event(self, event: Event) -> None:
         """Append an event to the run log, if one was asked for; raises OptionError if it cannot be written."""
@@ -46,14 +49,28 @@ class Common:
         """The executor asked for; it shows progress on stderr if that is a terminal."""
         from lakemeta.cli.progress import ProgressExecutor
 
-        inner = make_executor(self.executor_name)
+        inner = self._inner()
         return inner if self.quiet or not sys.stderr.isatty() else ProgressExecutor(inner, title)
+
+    def _inner(self) -> Executor:
+        """The one executor of this command; what it has started is stopped when the command ends."""
+        if self.executor_name == "local" and (self.spark_master or self.spark_conf):
+            raise OptionError("--spark-master and --spark-conf belong to --executor spark")
+        context = click.get_current_context()
+        made: Executor | None = context.meta.get(__name__)
+        if made is None:
+            made = context.meta[__name__] = make_executor(self.executor_name, self.spark_master, self.spark_conf)
+            if isinstance(made, AbstractContextManager):
+                context.with_resource(made)
+        return made
 
 
 def common_options(command: F) -> F:
     """Add the options that every command takes, passed on as ``common``."""
     options = [
         click.option("--executor", "executor_name", default="local", show_default=True, help="local or spark."),
+        click.option("--spark-master", metavar="URL", help="Of --executor spark, where spark-submit gives none."),
+        click.option("--spark-conf", multiple=True, metavar="K=V", help="A setting of --executor spark."),
         click.option("--storage-option", "storage", multiple=True, metavar="K=V", help="Passed to the storage."),
         click.option(
             "--output",
@@ -72,6 +89,8 @@ def common_options(command: F) -> F:
     def wrapped(
         *args: Any,
         executor_name: str,
+        spark_master: str | None,
+        spark_conf: tuple[str, ...],
         storage: tuple[str, ...],
         output: str,
         run_log: Path | None,
@@ -81,7 +100,15 @@ def common_options(command: F) -> F:
     ) -> Any:
         if verbose:
             logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
-        common = Common(executor_name, pairs(storage, "--storage-option"), output, quiet, run_log)
+        common = Common(
+            executor_name,
+            pairs(storage, "--storage-option"),
+            output,
+            quiet,
+            run_log,
+            spark_master,
+            pairs(spark_conf, "--spark-conf"),
+        )
         return command(*args, common=common, **rest)
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
@@ -123,8 +150,11 @@ def moment(text: str | None) -> datetime | None:
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
-def make_executor(name: str) -> Executor:
-    """The executor of this name: ``local``, or one that an installed package offers (``lakemeta.executors``)."""
+def make_executor(name: str, spark_master: str | None = None, spark_conf: Mapping[str, str] | None = None) -> Executor:
+    """The executor of this name: ``local``, or one that an installed package offers (``lakemeta.executors``).
+
+    What is offered is a function of a master URL (or None) and settings.
+    """
     if name == "local":
         from lakemeta.executor import LocalExecutor
 
@@ -134,5 +164,5 @@ def make_executor(name: str) -> Executor:
     found = {entry.name: entry for entry in entry_points(group="lakemeta.executors")}
     if name not in found:
         raise OptionError(f"there is no executor {name}; known are {', '.join(['local', *sorted(found)])}")
-    executor: Executor = found[name].load()()
+    executor: Executor = found[name].load()(spark_master, spark_conf or {})
     return executor
