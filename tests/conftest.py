@@ -15,3 +15,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged timelines are read again a few times; no test's table gets better by waiting."""
+    monkeypatch.setattr("lakemeta.hudi.load._WAITS", (0.0,), raising=False)
