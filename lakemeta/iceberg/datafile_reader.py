@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from decimal import Context, Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -14,14 +13,15 @@ from pyarrow import orc
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.iceberg.arrow import FIELD_ID
+from lakemeta.iceberg.values import scaled
 from lakemeta.parquet import open_parquet, read_batches
 from lakemeta.row_sort import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from decimal import Decimal
 
 _AVRO_ROWS: Final = 16_384
-_EXACT: Final = Context(prec=76)
 _PLAIN: Final[dict[str, Any]] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -197,7 +197,7 @@ def _avro_logical(logical: str | None, schema: dict[str, Any]) -> pa.DataType | 
 
 def _avro_decimal(precision: int, scale: int) -> tuple[pa.DataType, Convert]:
     def via(value: bytes) -> Decimal:
-        return _EXACT.scaleb(Decimal(int.from_bytes(value, "big", signed=True)), -scale)
+        return scaled(int.from_bytes(value, "big", signed=True), scale)
 
     return pa.decimal128(precision, scale), via
 

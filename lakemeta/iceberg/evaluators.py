@@ -6,7 +6,6 @@ engine's InclusiveMetricsEvaluator, ManifestEvaluator and Transform.project.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -222,7 +221,7 @@ def _closed(predicate: Predicate) -> Value:
     kind, value = predicate.type, predicate.value
     step = {"lt": -1, "gt": 1}.get(predicate.op, 0)
     if isinstance(kind, DecimalType):
-        return value + Decimal(step).scaleb(-kind.scale)
+        return values.scaled(values.unscaled(value, kind) + step, kind.scale)
     return value + step if isinstance(value, int) else value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from decimal import Decimal
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -209,7 +208,7 @@ def _decimal_scale(schema: avro.Schema) -> int | None:
 def _decimal(value: Value, scale: int | None) -> Value:
     if value is None or scale is None:
         return value
-    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)
+    return values.scaled(int.from_bytes(value, "big", signed=True), scale)
 
 
 def _field(schema: avro.Schema, name: str) -> Any:

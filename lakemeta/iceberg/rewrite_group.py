@@ -7,6 +7,7 @@ partition spec (engine: SparkBinPackFileRewriteRunner and its siblings). Nothing
 from __future__ import annotations
 
 import math
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 MEMORY: Final = 512 * 1024 * 1024
 _READ_WHOLE: Final = 16 * 1024 * 1024  # a file up to this size is fetched in one request, ahead of its turn
 _FETCHERS: Final = 2
+_MOST_THREADS: Final = 8  # two row groups of four bundles are encoded at a time
 
 
 @attrs.frozen(hash=False)
@@ -56,7 +58,7 @@ class RewriteJob:
 
     ``uuid`` names the rewrite's files. ``order`` sorts the rows of each group (None leaves them as they come),
     and ``sort_order_id`` is what the new files say about it. ``memory`` is about the bytes of rows held at a
-    time. ``threads`` encode; 1 does it on the calling thread.
+    time. ``threads`` encode: by default one a core, up to 8; 1 does it on the calling thread.
     """
 
     storage: Storage
@@ -65,7 +67,7 @@ class RewriteJob:
     order: RowOrder | None = None
     sort_order_id: int = 0
     memory: int = MEMORY
-    threads: int = 2
+    threads: int | None = None
     spill_directory: str | None = None
 
 
@@ -122,9 +124,8 @@ class _Rewrite:
 
     def run(self) -> RewrittenGroup:
         with ExitStack() as stack:
-            pool = None
-            if self.job.threads > 1:
-                pool = stack.enter_context(ThreadPoolExecutor(self.job.threads, "lakemeta-encode"))
+            threads = self.job.threads or min(_MOST_THREADS, os.cpu_count() or 1)
+            pool = stack.enter_context(ThreadPoolExecutor(threads, "lakemeta-encode")) if threads > 1 else None
             writer = GroupWriter(self.factory, self._limits(), self._open_output, pool)
             try:
                 for partition, table in self._clustered(self._rows()):

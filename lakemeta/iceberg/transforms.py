@@ -140,7 +140,7 @@ def _rotate(word: int, bits: int) -> int:
 def _truncate(source: Type, value: Value, width: int) -> Value:
     if isinstance(source, DecimalType):
         number = values.unscaled(value, source)
-        return Decimal(number - number % width).scaleb(-source.scale)
+        return values.scaled(number - number % width, source.scale)
     return value - value % width if isinstance(value, int) else value[:width]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Final
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
@@ -40,6 +40,7 @@ _PACKED: Final = {
 _DAY: Final = {"timestamp": 86_400 * 10**6, "timestamp_ns": 86_400 * 10**9}
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MAX_CODE_POINT: Final = 0x10FFFF
+_EXACT: Final = Context(prec=80)  # Python rounds to 28 digits by default, and decimals have up to 38
 
 
 def to_bytes(kind: Type, value: Value) -> bytes:
@@ -66,13 +67,18 @@ def from_bytes(kind: Type, data: bytes) -> Value:
     if name in ("binary", "uuid", "fixed"):
         return bytes(data)
     if isinstance(kind, DecimalType):
-        return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-kind.scale)
+        return scaled(int.from_bytes(data, "big", signed=True), kind.scale)
     raise UnsupportedFeatureError(f"bounds of type {kind} cannot be compared; keep such columns out of --where")
+
+
+def scaled(number: int, scale: int) -> Decimal:
+    """The decimal with ``scale`` digits after the point that is stored as ``number``."""
+    return _EXACT.scaleb(Decimal(number), -scale)
 
 
 def unscaled(value: Decimal, kind: DecimalType) -> int:
     """The whole number behind a decimal value at the type's scale."""
-    return int(value.scaleb(kind.scale))
+    return int(_EXACT.scaleb(value, kind.scale))
 
 
 def unscaled_to_bytes(number: int, length: int | None = None) -> bytes:

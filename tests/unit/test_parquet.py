@@ -7,18 +7,23 @@ import struct
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.parquet import ParquetWriter, open_parquet, read_batches
 from lakemeta.parquet_footer import ColumnStats, FileStats, WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+KNOWS_BLOOM_FILTERS = "bloom_filter_options" in signature(pq.ParquetWriter.__init__).parameters
 
 
 def field(name: str, kind: pa.DataType, number: int) -> pa.Field:
@@ -164,6 +169,7 @@ def test_columns_without_statistics_have_sizes_alone() -> None:
     assert b.nulls == 1
 
 
+@pytest.mark.skipif(not KNOWS_BLOOM_FILTERS, reason="this pyarrow writes no bloom filters")
 def test_options_reach_the_encoder() -> None:
     """Codec, page version, dictionaries and bloom filters are what was asked for."""
     options = WriteOptions(
@@ -180,6 +186,17 @@ def test_options_reach_the_encoder() -> None:
         assert size > 32
 
 
+def test_what_pyarrow_cannot_write_is_refused() -> None:
+    """A bloom filter that a table asks for is not left out in silence."""
+    options = WriteOptions(bloom_filters={"a": {"ndv": 1, "fpp": 0.1}})
+    if KNOWS_BLOOM_FILTERS:
+        assert write([pa.table({"a": [1]})], options)[1].rows == 1
+    else:
+        with pytest.raises(UnsupportedFeatureError, match="newer pyarrow"):
+            write([pa.table({"a": [1]})], options)
+
+
+@pytest.mark.skipif(int(pa.__version__.split(".")[0]) < 21, reason="this pyarrow does not mark UUIDs")
 def test_a_uuid_is_marked_as_one() -> None:
     """The file's schema may say more than the tables: 16 bytes are written as a UUID."""
     values = [uuid.UUID(int=n).bytes for n in (1, 2**127)]
