@@ -87,8 +87,9 @@ def _open_orc(source: BinaryIO | bytes) -> OpenFile:
     file = orc.ORCFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        wanted = list(columns) or file.schema.names[:1]  # rows count even if no column is wanted
         for stripe in range(file.nstripes):
-            batch = file.read_stripe(stripe, columns=list(columns))
+            batch = file.read_stripe(stripe, columns=wanted).select(list(columns))
             yield from (batch.slice(at, BATCH_ROWS) for at in range(0, batch.num_rows, BATCH_ROWS))
 
     return OpenFile(file.schema, read)
