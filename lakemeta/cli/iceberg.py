@@ -91,5 +91,5 @@ def _plan(table_url: str, settings: tuple[str, ...], where: str | None, common: 
     from lakemeta.iceberg import IcebergTable
 
     options = pairs(settings, "--set")
-    table = IcebergTable.open(table_url, common.storage_options)
+    table = IcebergTable.open(table_url, common.storage_options, on_event=common.on_event)
     return table, table.plan_rewrite_data_files(options, where, executor=common.executor("reading manifests"))

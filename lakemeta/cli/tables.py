@@ -71,7 +71,9 @@ def apply(
         _refuse_hudi_flags(schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
         from lakemeta.iceberg import IcebergTable
 
-        apply_iceberg_plan(IcebergTable.open(plan.header.table, common.storage_options), plan, common)
+        apply_iceberg_plan(
+            IcebergTable.open(plan.header.table, common.storage_options, on_event=common.on_event), plan, common
+        )
         return
     if not plan.header.plan.startswith("hudi."):
         raise UnsupportedFeatureError(f"{plan_file} is a {plan.header.plan} plan, which this lakemeta cannot apply")
@@ -98,7 +100,7 @@ def _open(table_url: str, common: Common) -> tuple[HudiTable | IcebergTable, str
         from lakemeta.iceberg import IcebergTable
 
         try:
-            return IcebergTable.open(table_url, common.storage_options), "Iceberg"
+            return IcebergTable.open(table_url, common.storage_options, on_event=common.on_event), "Iceberg"
         except TableNotFoundError:
             raise TableNotFoundError(f"no Hudi or Iceberg table lies at {table_url}; check the path") from None
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import attrs
 
+from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.iceberg.apply import apply_rewrite
 from lakemeta.iceberg.commit import surroundings
 from lakemeta.iceberg.inspect import IcebergFacts, inspect
 from lakemeta.iceberg.opening import open_operations
-from lakemeta.iceberg.planning import Place, plan_rewrite
+from lakemeta.iceberg.planning import REWRITE_DATA_FILES, Place, plan_rewrite
 from lakemeta.iceberg.why import why
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lakemeta.iceberg.commit import Surroundings
     from lakemeta.plan import Plan
@@ -27,10 +29,19 @@ class IcebergTable:
     """One Iceberg table on some storage."""
 
     place: Place
+    on_event: Callable[[Event], None] | None = None
 
     @classmethod
-    def open(cls, url: str, storage_options: Mapping[str, str] | None = None) -> IcebergTable:
+    def open(
+        cls,
+        url: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> IcebergTable:
         """Open the table at a path or URL: its directory, or one of its metadata files.
+
+        ``on_event`` hears of every plan and every application.
 
         A table that a catalog keeps is opened as ``catalog://NAME/namespace.table`` (with pyiceberg). From its files
         alone it can be inspected and planned, and refuses to be changed.
@@ -40,7 +51,11 @@ class IcebergTable:
             UnsupportedFeatureError: its version or a feature is one that lakemeta does not handle.
             CorruptMetadataError: its metadata is damaged.
         """
-        return cls(Place(url.rstrip("/"), open_operations(url, storage_options)))
+        return cls(Place(url.rstrip("/"), open_operations(url, storage_options)), on_event)
+
+    @property
+    def _watch(self) -> Watch:
+        return Watch(self.url, self.on_event, lambda: datetime.now(UTC))
 
     @property
     def url(self) -> str:
@@ -64,7 +79,8 @@ class IcebergTable:
             UnsupportedFeatureError: the table is to hold another format than Parquet.
             CorruptMetadataError: a manifest is damaged.
         """
-        return plan_rewrite(self.place, options or {}, where, executor or LocalExecutor())
+        chosen = executor or LocalExecutor()
+        return self._watch.plan(REWRITE_DATA_FILES, lambda: plan_rewrite(self.place, options or {}, where, chosen))
 
     def apply(self, plan: Plan, *, executor: Executor | None = None, world: Surroundings | None = None) -> Report:
         """Apply a plan: rewrite its groups, commit, and report in the engine's own result names.
@@ -77,7 +93,8 @@ class IcebergTable:
             CommitStateUnknownError: nobody can say whether a commit happened; nothing was removed.
             UnsupportedFeatureError: the table cannot be changed by lakemeta.
         """
-        return apply_rewrite(self.place, plan, executor, world or surroundings())
+        chosen = world or surroundings()
+        return self._watch.apply(plan.header.plan, lambda: apply_rewrite(self.place, plan, executor, chosen))
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""

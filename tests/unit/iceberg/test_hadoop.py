@@ -234,3 +234,25 @@ def test_a_local_failure_is_a_sure_one(table):
     base = operations.current()
     with pytest.raises(StorageError, match="connection"):
         operations.commit(base, base.metadata)
+
+
+def test_a_hint_that_cannot_be_moved_does_not_undo_the_commit(table, caplog):
+    """The version is there; the next reader finds it by looking for it."""
+
+    class NoHints(WrappedStorage):
+        def replace(self, path, data):
+            raise StorageError("read-only")
+
+    operations = HadoopTableOperations(NoHints(table.storage), table.root)
+    base = operations.current()
+    operations.commit(base, base.metadata)
+    assert "version 2 is committed, but version-hint.text could not be moved" in caplog.text
+    assert hint(table) == b"1"
+    assert opened(table).current().version == 2
+
+
+def test_a_metadata_path_needs_a_catalog(tmp_path):
+    """A table whose metadata lies elsewhere can't be found by its directory, so it is not written by it."""
+    table = create_table(LocalStorage(), str(tmp_path / "t"), properties={"write.metadata.path": "/m"})
+    with pytest.raises(UnsupportedFeatureError, match=r"write\.metadata\.path"):
+        table.operations.check_writable()

@@ -368,3 +368,22 @@ def test_a_plan_for_a_spec_that_is_gone_is_stale(small):
     other = Plan(plan.header, [attrs.evolve(op, spec_id=7) for op in plan.operations])
     with pytest.raises(StalePlanError, match="no longer has partition spec 7"):
         opened(small).apply(other)
+
+
+def test_a_listener_hears_of_plans_and_applications(small):
+    """Events tell what began, what was done and what failed, in order."""
+    heard = []
+    table = IcebergTable.open(small.root, on_event=heard.append)
+    plan = table.plan_rewrite_data_files(ALL)
+    table.apply(plan)
+    with pytest.raises(StalePlanError):
+        table.apply(plan)
+    assert [e.name for e in heard] == [
+        "plan_started",
+        "plan_made",
+        "apply_started",
+        "applied",
+        "apply_started",
+        "failed",
+    ]
+    assert heard[1].fields["files"] == 6
