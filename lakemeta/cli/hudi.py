@@ -89,7 +89,7 @@ def clean(
     if not changes and common.output == "text" and not common.quiet:
         return  # the plan has said that there is nothing to do
     if changes:
-        confirm(yes=yes)
+        confirm(common, yes=yes)
     apply_plan(
         table,
         plan,
@@ -142,10 +142,12 @@ def needs_apply(plan: Plan) -> bool:
     return not plan.is_empty or any(facts.get(name) for name in ("empty_clean", "pending_cleans", "failed_writes"))
 
 
-def confirm(*, yes: bool) -> None:
+def confirm(common: Common, *, yes: bool) -> None:
     """Ask on a terminal; without one, raise OptionError unless ``--yes`` was given."""
     if yes:
         return
+    if common.output != "text":
+        raise OptionError(f"nothing was changed: --output {common.output} asks nobody; give --yes to go ahead")
     if not sys.stdin.isatty():
         raise OptionError("nothing was changed: there is no terminal to ask on; give --yes to go ahead")
     if not click.confirm("Go ahead?", err=True):

@@ -64,7 +64,7 @@ def rollback(
     if common.output == "text" and (not common.quiet or (failed and not yes)):
         show_plan(plan, "text")
     if failed:
-        confirm(yes=yes)
+        confirm(common, yes=yes)
     elif common.output == "text":
         return  # the plan has said that there is nothing to do
     executor = common.executor("rolling back")

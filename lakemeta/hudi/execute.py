@@ -130,7 +130,10 @@ def check_paths(root: str, plan: CleanerPlan, state: TableState) -> dict[str, li
             if _data_file(name) is None:
                 raise CorruptMetadataError(f"the clean plan deletes {path}, which is no data file; nothing was done")
             if name in pinned:
-                raise CorruptMetadataError(f"the clean plan deletes {path}, which savepoint {pinned[name]} needs")
+                raise CorruptMetadataError(
+                    f"the clean plan deletes {path}, which savepoint {pinned[name]} needs; delete the savepoint with "
+                    "Hudi, or the plan's .clean.requested file, and clean again"
+                )
             checked.setdefault(partition, []).append(path)
     for partition in plan.partitions_to_delete or ():
         _data_folder(root, partition)

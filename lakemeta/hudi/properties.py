@@ -162,6 +162,10 @@ def _check_features(properties: Mapping[str, str], where: str) -> None:
         raise UnsupportedFeatureError(f"{where} says base files are {base_format}; lakemeta handles PARQUET only")
     if properties.get("hoodie.table.multiple.base.file.formats.enable", "false").lower() == "true":
         raise UnsupportedFeatureError(f"{where} allows several base file formats; lakemeta handles PARQUET only")
+    for key in ("hoodie.timeline.path", "hoodie.timeline.history.path", "hoodie.archivelog.folder"):
+        folder = properties.get(key, "").strip("/")
+        if folder and not {"", ".", ".."}.isdisjoint(folder.split("/")):
+            raise CorruptMetadataError(f"{where} says {key}={properties[key]}, which leads out of .hoodie; restore it")
     table_format = properties.get("hoodie.table.format", "native")
     if table_format != "native":
         raise UnsupportedFeatureError(f"{where} says table format {table_format}; lakemeta handles native only")
