@@ -110,9 +110,7 @@ def difference(before: Path, after: Path) -> dict[str, Any]:
     plans = [path for path in instants if path.endswith(".clean.requested")]
     done = [path for path in instants if path.endswith(".clean")]
     source = plans or [
-        p
-        for p in old
-        if done and p.startswith(".hoodie/") and p.endswith(f"{instant_of(done[0])}.clean.requested")
+        p for p in old if done and p.startswith(".hoodie/") and p.endswith(f"{instant_of(done[0])}.clean.requested")
     ]
     return {
         "clean_instant": instant_of((done or plans or [""])[0]) or None,
