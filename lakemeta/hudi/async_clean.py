@@ -5,7 +5,8 @@ Rules of this module (the three moments are those of Hudi's ``CleanFunction`` fo
 1. ``open`` starts a clean; ``snapshot`` starts one if none is running; ``checkpoint_complete`` waits for it.
 2. At most one clean is in flight. A start while one runs does nothing.
 3. An error of a clean is reported (``last_error``, ``on_error``, the log) and never breaks the caller.
-4. ``close`` waits for the running clean or cancels it. A cancelled clean stops between two batches of deletes and stays
+4. A plan that the writer makes stale before it is applied is made again, a few times.
+5. ``close`` waits for the running clean or cancels it. A cancelled clean stops between two batches of deletes and stays
    pending on the timeline; the next clean, ours or Hudi's, finishes it.
 """
 
@@ -16,7 +17,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from lakemeta.errors import LakemetaError
+from lakemeta.errors import LakemetaError, StalePlanError
 from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.hudi.table import HudiTable
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+_TRIES = 3  # at a plan that the writer makes stale
 _LOG = logging.getLogger("lakemeta.hudi.async_clean")
 
 
@@ -128,16 +130,23 @@ class AsyncCleaner:
         """Make and request the plan now; what is left to do in the background is to execute the pending clean."""
         try:
             table = self._open_table()
-            table.schedule_clean(table.plan_clean(self._options, executor=self._executor), executor=self._executor)
-            return table.plan_clean(self._options, executor=self._executor)
+            table.schedule_clean(self._plan(table), executor=self._executor)
+            return self._plan(table)
         except Exception as error:  # noqa: BLE001 - rule 3: a clean never breaks its caller
             self._report_error(error)
             return None
 
     def _clean(self, plan: Plan | None) -> Report | None:
         table = self._open_table()
-        plan = plan or table.plan_clean(self._options, executor=self._executor)
-        return table.apply(plan, executor=self._executor)
+        for _ in range(_TRIES - 1):
+            try:
+                return table.apply(plan or self._plan(table), executor=self._executor)
+            except StalePlanError:
+                plan = None
+        return table.apply(self._plan(table), executor=self._executor)
+
+    def _plan(self, table: HudiTable) -> Plan:
+        return table.plan_clean(self._options, executor=self._executor)
 
     def _open_table(self) -> HudiTable:
         return HudiTable.open(self._url, self._storage_options, on_event=self._on_event)

@@ -6,6 +6,7 @@ whose content no decision needs: a table with a cut-off commit is refused, not c
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 PROPERTIES = ".hoodie/hoodie.properties"
 _HEAD = 64 * 1024  # reaches past the Avro schema in the header of a commit
 _TAIL = 16
+_WAITS = (0.05, 0.1, 0.2, 0.4)  # seconds between reads of a timeline that moves under the reader
 T = TypeVar("T")
 
 
@@ -74,7 +76,21 @@ def load_timeline(storage: Storage, root: str, config: TableConfig) -> Timeline:
 
 
 def load_state(storage: Storage, root: str, executor: Executor) -> TableState:
-    """Read everything that planning needs except listings of data files."""
+    """Read everything that planning needs except listings of data files.
+
+    A writer at work may archive an instant between the moment it is listed and the moment it is read, and where files
+    do not appear as a whole (Hudi 0.15 on a local disk) half of one may be read. So what is missing or damaged is read
+    again a few times before it is believed.
+    """
+    for wait in _WAITS:
+        try:
+            return _load_state(storage, root, executor)
+        except (PathNotFoundError, CorruptMetadataError):
+            time.sleep(wait)
+    return _load_state(storage, root, executor)
+
+
+def _load_state(storage: Storage, root: str, executor: Executor) -> TableState:
     config = load_config(storage, root)
     timeline = load_timeline(storage, root, config)
     reader = InstantReader(storage, f"{root}/{config.timeline_folder}", executor)

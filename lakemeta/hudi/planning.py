@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -59,14 +59,29 @@ def plan_clean(
     """
     if listing not in LISTINGS:
         raise OptionError(f"there is no listing {listing}; give one of {', '.join(LISTINGS)}")
-    state = load_state(place.storage, place.root, executor)
-    beats = heartbeats(place, options)
-    decision = decide(state, options, beats, now, timezone(state.config, options))
+    state, decision = _decided(place, options, now, executor)
     collected = _Collected()
     if decision.nothing is None:
         listed = _metadata_listing(place, state, collected, listing)
         collected.add(_rows(place, state, options, decision, executor, listed, explain=explain))
     return Plan(_header(place, state, options, decision, collected), collected.operations)
+
+
+def _decided(place: Place, options: CleanOptions, now: datetime, executor: Executor) -> tuple[TableState, Decision]:
+    """The state of the table and what to clean.
+
+    A write that completes right after the timeline was read has no heartbeat any more, and looks failed. So where
+    writes look failed the timeline is read again, until it has not moved around the look at heartbeats.
+    """
+    state = load_state(place.storage, place.root, executor)
+    while True:
+        decision = decide(state, options, heartbeats(place, options), now, timezone(state.config, options))
+        if not decision.rolled_back:
+            return state, decision
+        again = load_state(place.storage, place.root, executor)
+        if again.digest == state.digest:
+            return state, decision
+        state = again
 
 
 def timezone(config: TableConfig, options: CleanOptions) -> tzinfo:
@@ -75,9 +90,23 @@ def timezone(config: TableConfig, options: CleanOptions) -> tzinfo:
         return UTC
     if options.timezone is not None:
         return ZoneInfo(options.timezone)
-    local = datetime.now().astimezone().tzinfo
-    assert local is not None
-    return local
+    return _LocalZone()
+
+
+class _LocalZone(tzinfo):
+    """This machine's timezone with its changes of the clock: what was the local time then, not what it would be now."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        return dt.replace(tzinfo=None).astimezone().utcoffset() if dt else None
+
+    def dst(self, _: datetime | None) -> None:
+        return None
+
+    def tzname(self, _: datetime | None) -> str:
+        return "local"
+
+    def fromutc(self, dt: datetime) -> datetime:
+        return dt.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
 
 
 class _Collected:

@@ -9,6 +9,8 @@ Rules of this module:
 3. Of one action at one time only its most advanced state counts. A compaction completes as a commit, a clustering
    as a replacecommit, a log compaction as a deltacommit (``HoodieInstant.getComparableAction``).
 4. A name that looks like an instant but has an action nobody knows is refused: it may be a writer newer than us.
+   Names that a writer renames once they are whole are passed over: those ending in ``.tmp``, or in a UUID
+   (``HoodieStorage.createImmutableFileInPath``).
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _NAME: Final = re.compile(
     r"(?P<ts>\d{14,20})(?:_(?P<completion>\d+))?(?:\.(?P<action>[a-z]+))??(?:\.(?P<state>requested|inflight))?"
 )
 _DIGITS: Final = re.compile(r"\d{14,20}[._]")
+_PASSED_OVER: Final = re.compile(r".*\.(?:crc|tmp|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 @attrs.frozen(slots=True, order=False)
@@ -84,7 +87,7 @@ def parse_instant(name: str, size: int = 0) -> Instant | None:
     """
     match = _NAME.fullmatch(name)
     if match is None or (match["action"] is None and match["state"] is None):
-        if _DIGITS.match(name) and not name.endswith((".crc", ".tmp")):
+        if _DIGITS.match(name) and not _PASSED_OVER.fullmatch(name):
             raise UnsupportedFeatureError(f"the timeline has {name}, which is no instant that lakemeta knows")
         return None
     action = match["action"] or "commit"

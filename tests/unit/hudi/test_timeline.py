@@ -38,6 +38,8 @@ def test_names_of_instants(name: str, action: str, state: State, completion: str
         ".20260101000000000.commit.crc",
         "20260101000000000.commit.tmp",
         "20260101000000000.commit.requested.crc",
+        "20260101000000000.inflight.a4692f67-356d-40ab-88f9-c8a3b9229ba5",
+        "20260101000000000_20260101000100000.commit.03972d9f-786b-4a30-80de-8f4339e05755",
         "archived",
     ],
 )

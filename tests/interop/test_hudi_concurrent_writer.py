@@ -1,0 +1,132 @@
+"""The real Hudi writes a table while lakemeta cleans it, both under the shared lock file.
+
+The engine upserts and reads in its own process, one after the other without a pause; lakemeta plans and cleans in a
+loop, keeping as little as it may. A refusal of lakemeta's is fine if the next try heals it; an error of the engine's,
+a row that is lost, or a metadata table that lists something else than storage has, is not.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from interop.hudi_engine import Engine, EngineUnavailableError, HudiEngineTable, bundle_jar
+
+from lakemeta.errors import CommitConflictError, LakemetaError, StalePlanError
+from lakemeta.hudi import HudiTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakemeta.report import Report
+
+pytestmark = pytest.mark.engine
+
+COMMITS = 12
+KEYS = [(f"{p}-{n}", p) for p in ("p1", "p2", "p3") for n in range(2)]
+LOCK = {
+    "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+    "hoodie.write.lock.client.num_retries": "200",
+    "hoodie.write.lock.client.wait_time_ms_between_retry": "50",
+    "hoodie.write.lock.wait_time_ms_between_retry": "50",
+    "hoodie.write.lock.num_retries": "200",
+}
+ENGINE = {
+    **LOCK,
+    "hoodie.cleaner.policy.failed.writes": "LAZY",
+    "hoodie.archive.automatic": "true",
+    "hoodie.keep.min.commits": "4",
+    "hoodie.keep.max.commits": "6",
+    "hoodie.metadata.compact.max.delta.commits": "5",
+}
+OURS = {
+    **LOCK,
+    "hoodie.clean.policy": "KEEP_LATEST_COMMITS",
+    "hoodie.clean.commits.retained": "1",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+}
+
+
+@pytest.fixture(scope="module", params=["1.2.0", "0.15.0"])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """The newest release of the newest table version, and the one of the oldest."""
+    try:
+        bundle_jar(request.param)
+    except EngineUnavailableError as reason:
+        pytest.skip(str(reason))
+    with Engine(request.param, tmp_path_factory.mktemp("engine")) as engine:
+        yield engine
+
+
+def write_and_read(table: HudiEngineTable, commits: int) -> list[list[object]]:
+    """Upsert a part of the keys again and again; after each, every row is as last written. The rows at the end."""
+    last = {row[0]: row for row in table.rows()}
+    for n in range(commits):
+        keys = [key for i, key in enumerate(KEYS) if (i + n) % 3]
+        table.write("upsert", keys)
+        last |= {key: [key, p, f"{key}@{table.clock}", table.clock] for key, p in keys}
+        assert table.rows() == sorted(last.values())
+    return sorted(last.values())
+
+
+def clean_until(writing: Future[list[list[object]]], root: str) -> tuple[list[Report], list[LakemetaError]]:
+    """Clean in a loop until the writer is done: the reports of cleans that were made, and what was refused."""
+    reports: list[Report] = []
+    refusals: list[LakemetaError] = []
+    while not writing.done():
+        try:
+            table = HudiTable.open(root)
+            report = table.apply(table.plan_clean(OURS))
+        except LakemetaError as refusal:
+            refusals.append(refusal)
+            continue
+        if report.committed:
+            reports.append(report)
+    return reports, refusals
+
+
+def on_storage(root: Path) -> dict[str, set[str]]:
+    folders = {mark.parent for mark in root.rglob(".hoodie_partition_metadata*")} - {root / ".hoodie"}
+    return {
+        folder.name: {f.name for f in folder.glob("*.parquet") if not f.name.startswith(".")}
+        for folder in folders
+        if ".hoodie" not in folder.parts
+    }
+
+
+def listed(table: HudiEngineTable) -> dict[str, set[str]]:
+    """What the engine's metadata table lists."""
+    partitions = [row[0] for row in table.procedure_by_name("show_metadata_table_partitions")]
+    return {
+        p: {row[0] for row in table.procedure_by_name("show_metadata_table_files", f"partition => '{p}'")}
+        for p in partitions
+    }
+
+
+@pytest.mark.parametrize("metadata", [False, True], ids=["listing", "metadata table"])
+def test_a_writer_and_a_cleaner_at_once(engine: Engine, tmp_path: Path, metadata: bool) -> None:
+    """No row and no file is lost, neither side fails, and the metadata table says what storage says."""
+    table = HudiEngineTable(engine, tmp_path / "t", metadata=metadata, **ENGINE)
+    table.write("insert", KEYS)
+    root = str(table.base)
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write_and_read, table, COMMITS)
+        reports, refusals = clean_until(writing, root)
+        rows = writing.result()
+    assert all(isinstance(r, StalePlanError | CommitConflictError) for r in refusals)
+    assert all(report.complete for report in reports)
+    assert sum(report.deleted_files for report in reports) > COMMITS
+    assert table.rows() == rows
+
+    last = HudiTable.open(root)
+    last.apply(last.plan_clean(OURS))
+    assert last.plan_clean(OURS).is_empty
+    assert table.rows() == rows
+    if metadata:
+        assert listed(table) == on_storage(table.base)
+    assert not (table.base / ".hoodie/lock").exists()
+    table.write("upsert", KEYS)
+    assert len(table.rows()) == len(KEYS)
