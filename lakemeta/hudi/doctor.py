@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakemeta.errors import PathNotFoundError
 from lakemeta.hudi import clean
+from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.decision import decide
-from lakemeta.hudi.failed_writes import HEARTBEAT_FOLDER
+from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.filenames import parse_base_file
+from lakemeta.hudi.finding import Finding, examples
+from lakemeta.hudi.leftovers import find_leftovers
 from lakemeta.hudi.listing import plan_all_partitions
 from lakemeta.hudi.load import InstantReader, load_state
-from lakemeta.hudi.planning import timezone
+from lakemeta.hudi.metadata_check import check_metadata_table
+from lakemeta.hudi.planning import read_heartbeats, timezone
+from lakemeta.hudi.rollback import decode_rollback_plan
 from lakemeta.hudi.timeline import WRITES
 from lakemeta.summary import count_of, human_bytes
 
@@ -32,20 +36,6 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline import Instant
 
 _SERVICES: Final = {"compaction": "compaction", "logcompaction": "log compaction", "clustering": "clustering"}
-_NAMED: Final = 3  # how many examples a sentence names
-
-
-@attrs.frozen
-class Finding:
-    """One thing found: it blocks cleaning, it is wrong, or it is worth knowing.
-
-    ``bytes`` is what mending it would free at most, None where that is not a matter of bytes.
-    """
-
-    kind: str
-    severity: Literal["blocks", "wrong", "note"]
-    sentence: str
-    bytes: int | None = None
 
 
 @attrs.frozen
@@ -66,13 +56,14 @@ class _Patient:
 def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Executor) -> tuple[Finding, ...]:
     """Look at a table as a clean with these options would, and list every file once."""
     state = load_state(place.storage, place.root, executor)
-    heartbeats = _all_heartbeats(place)
+    heartbeats = read_heartbeats(place)
     zone = timezone(state.config, options)
     decision = decide(state, options, heartbeats, now, zone)
     rows = plan_all_partitions(place.storage, place.root, decision.context, executor, options.wants, explain=True)
     patient = _Patient(place, state, options, decision, tuple(rows), heartbeats, now, zone, executor)
-    checks = (_pending_writes, _pending_services, _pending_cleans, _archived_ahead, _savepoints, _missing, _orphans)
-    return tuple(finding for check in (*checks, _due) for finding in check(patient))
+    pending = (_pending_writes, _pending_services, _pending_cleans, _pending_rollbacks)
+    checks = (*pending, _archived_ahead, _savepoints, _missing, _orphans, _metadata_table, _leftovers, _due)
+    return tuple(finding for check in checks for finding in check(patient))
 
 
 def _pending_writes(patient: _Patient) -> Iterator[Finding]:
@@ -119,6 +110,32 @@ def _pending_cleans(patient: _Patient) -> Iterator[Finding]:
         yield Finding("pending_clean", "blocks", sentence)
 
 
+def _pending_rollbacks(patient: _Patient) -> Iterator[Finding]:
+    for instant in patient.state.timeline.pending.of_actions("rollback"):
+        if is_alive(instant.requested, patient.heartbeats, patient.options, epoch_ms(patient.now)):
+            then = "and its heartbeat is fresh: a writer is at work, leave it alone"
+        else:
+            then = "and what it undoes is half there; run lakemeta rollback"
+        what = f"rollback {instant.requested} of {_undone(patient, instant)}"
+        yield Finding("pending_rollback", "wrong", f"{what} has been pending for {_age(patient, instant)}, {then}")
+    for instant in patient.state.timeline.pending.of_actions("restore"):
+        sentence = (
+            f"restore {instant.requested} has been pending for {_age(patient, instant)}, and the table is half as it "
+            "was before; finish it with Hudi before you do anything else"
+        )
+        yield Finding("pending_restore", "wrong", sentence)
+
+
+def _undone(patient: _Patient, rollback: Instant) -> str:
+    folder = f"{patient.place.root}/{patient.state.config.timeline_folder}"
+    path = f"{folder}/{rollback.requested}.rollback.requested"
+    content = patient.place.storage.read(path)
+    if not content:
+        return "a write that it does not name"
+    plan = decode_rollback_plan(content, path)
+    return f"{plan.action} {plan.instant}"
+
+
 def _archived_ahead(patient: _Patient) -> Iterator[Finding]:
     if patient.decision.scope.commits is None and "archived" in patient.decision.scope.reason:
         sentence = f"{patient.decision.scope.reason}, so the next clean looks at the whole table; clean more often"
@@ -162,8 +179,10 @@ def _missing(patient: _Patient) -> Iterator[Finding]:
         if name not in there and (partition, file_id) not in patient.state.replaced
     )
     if missing:
-        named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
-        sentence = f"{count_of(len(missing), 'file')} of completed commits is not there: {named}; restore a savepoint"
+        sentence = (
+            f"{count_of(len(missing), 'file')} of completed commits is not there: {examples(missing)}; "
+            "restore a savepoint"
+        )
         yield Finding("missing_files", "wrong", sentence)
 
 
@@ -172,12 +191,20 @@ def _orphans(patient: _Patient) -> Iterator[Finding]:
     orphans = [f for f in _judged(patient) if f.reason == clean.UNCOMMITTED and f.by not in pending]
     if orphans:
         size = sum(file.size for file in orphans)
-        named = ", ".join(file.name for file in orphans[:_NAMED]) + (", ..." if len(orphans) > _NAMED else "")
         sentence = (
             f"{count_of(len(orphans), 'file')} ({human_bytes(size)}) belong to no commit on the timeline, and a clean "
-            f"leaves them alone: {named}"
+            f"leaves them alone: {examples([file.name for file in orphans])}"
         )
         yield Finding("orphans", "wrong", sentence, size)
+
+
+def _metadata_table(patient: _Patient) -> Iterator[Finding]:
+    return check_metadata_table(patient.place, patient.state, patient.rows, patient.options.wants)
+
+
+def _leftovers(patient: _Patient) -> Iterator[Finding]:
+    now_ms = epoch_ms(patient.now)
+    return find_leftovers(patient.place, patient.state.timeline, patient.options, patient.heartbeats, now_ms)
 
 
 def _due(patient: _Patient) -> Iterator[Finding]:
@@ -197,14 +224,6 @@ def _judged(patient: _Patient) -> Iterator[FileRow]:
 
 def _files_of(patient: _Patient, instant: str) -> list[FileRow]:
     return [file for file in _judged(patient) if file.reason == clean.UNCOMMITTED and file.by == instant]
-
-
-def _all_heartbeats(place: Place) -> dict[str, int]:
-    try:
-        entries = place.storage.list_dir(f"{place.root}/{HEARTBEAT_FOLDER}")
-    except PathNotFoundError:
-        return {}
-    return {entry.name: entry.modified_ms for entry in entries if not entry.is_dir}
 
 
 def _age(patient: _Patient, instant: Instant) -> str:

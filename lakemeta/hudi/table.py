@@ -11,7 +11,7 @@ from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.hudi.apply import begin, run, schedule
 from lakemeta.hudi.commit import Clock, utc_now
-from lakemeta.hudi.doctor import Finding, diagnose
+from lakemeta.hudi.doctor import diagnose
 from lakemeta.hudi.inspect import HudiFacts, inspect
 from lakemeta.hudi.load import load_config
 from lakemeta.hudi.options import CleanOptions
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from lakemeta.hudi.finding import Finding
     from lakemeta.hudi.properties import TableConfig
     from lakemeta.plan import Plan
     from lakemeta.report import Report

@@ -1,0 +1,31 @@
+"""What the doctor finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NAMED: Final = 3  # how many examples a sentence names
+
+
+@attrs.frozen
+class Finding:
+    """One thing found: it blocks cleaning, it is wrong, or it is worth knowing.
+
+    ``bytes`` is what the files that it is about weigh, which is what mending it would free at most; None where that is
+    not a matter of bytes.
+    """
+
+    kind: str
+    severity: Literal["blocks", "wrong", "note"]
+    sentence: str
+    bytes: int | None = None
+
+
+def examples(names: Sequence[str]) -> str:
+    """The first few of some names, for a sentence."""
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")

@@ -1,0 +1,115 @@
+"""Compares what a table's metadata table lists with what lies on storage (I/O).
+
+Rules of this module:
+
+1. Files that a pending clean deletes may be gone and still listed: it tells the metadata table after it has deleted.
+2. A file on storage has to be listed if it belongs to a completed write. In table version 6 the name of a log file does
+   not say which write made it, so log files have to be listed only while no write is pending.
+3. Storage is listed later than the timeline was read. If the timeline has moved since, a difference means nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakemeta.errors import CorruptMetadataError, LakemetaError
+from lakemeta.hudi.clean import UNCOMMITTED
+from lakemeta.hudi.filegroup import View
+from lakemeta.hudi.filenames import parse_base_file, parse_log_file
+from lakemeta.hudi.finding import Finding, examples
+from lakemeta.hudi.load import load_timeline
+from lakemeta.hudi.metadata import decode_cleaner_plan
+from lakemeta.hudi.metadata_table.table import MetadataTable
+from lakemeta.summary import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from lakemeta.hudi.listing import PartitionRow
+    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.state import TableState
+
+    _Files = Mapping[tuple[str, str], int]  # (partition, file name) -> bytes
+
+_REBUILD = (
+    "take the table off its metadata table (lakemeta clean --drop-metadata-table) and let the next Hudi writer build it"
+)
+
+
+def check_metadata_table(
+    place: Place, state: TableState, rows: Iterable[PartitionRow], wants: Callable[[str], bool]
+) -> Iterator[Finding]:
+    """What is wrong with the metadata table, if there is one.
+
+    ``rows`` are the partitions that ``wants`` lets through, as they lie on storage.
+    """
+    if not state.config.has_metadata_table:
+        return
+    try:
+        listing = MetadataTable.open(place.storage, place.root, state.config, state.timeline).listing()
+    except LakemetaError as error:
+        sentence = f"the metadata table cannot be used: {error}"
+        damaged = isinstance(error, CorruptMetadataError)
+        yield Finding("metadata_table_unusable", "wrong" if damaged else "note", sentence)
+        return
+    listed = {(p, name): size for p, files in listing.items() if wants(p) for name, size in files.items()}
+    rows = list(rows)
+    found = [*_missing(place, state, listed, rows), *_unlisted(state, listed, rows)]
+    if found and load_timeline(place.storage, place.root, state.config) != state.timeline:
+        sentence = "the table is being written, so its metadata table was not compared with storage; look again later"
+        found = [Finding("metadata_table_not_compared", "note", sentence)]
+    yield from found
+
+
+def _missing(place: Place, state: TableState, listed: _Files, rows: Iterable[PartitionRow]) -> Iterator[Finding]:
+    there = {(row.partition, file.name) for row in rows for file in row.files}
+    gone = {key: size for key, size in listed.items() if key not in there and _is_data_file(key[1])}
+    for key in _being_cleaned(place, state) if gone else ():
+        gone.pop(key, None)
+    if gone:
+        sentence = (
+            f"the metadata table lists {_described(gone)} not on storage, and readers that go by it fail: "
+            f"{_named(gone)}; {_REBUILD}"
+        )
+        yield Finding("metadata_table_lists_missing", "wrong", sentence, sum(gone.values()))
+
+
+def _unlisted(state: TableState, listed: _Files, rows: Iterable[PartitionRow]) -> Iterator[Finding]:
+    judged = ((row.partition, file) for row in rows for file in row.files if file.reason != UNCOMMITTED)
+    unlisted = {(p, f.name): f.size for p, f in judged if (p, f.name) not in listed and _committed(state, f.name)}
+    if unlisted:
+        sentence = (
+            f"the metadata table does not list {_described(unlisted)} of completed commits, and readers that go by it "
+            f"miss rows: {_named(unlisted)}; {_REBUILD}"
+        )
+        yield Finding("metadata_table_lacks", "wrong", sentence, sum(unlisted.values()))
+
+
+def _committed(state: TableState, name: str) -> bool:
+    """True if a file in a committed slice is certainly that of a completed write (rule 2)."""
+    log = parse_log_file(name, 0)
+    if log is None:
+        return True
+    if state.completions is None:
+        return not state.timeline.pending.of_actions("deltacommit", "rollback").instants
+    return View.of(state.timeline.completed).counts(log.instant)
+
+
+def _being_cleaned(place: Place, state: TableState) -> Iterator[tuple[str, str]]:
+    for clean in state.timeline.cleans.pending:
+        path = f"{place.root}/{state.config.timeline_folder}/{clean.requested}.clean.requested"
+        content = place.storage.read(path)
+        for partition, files in decode_cleaner_plan(content, path).files.items() if content else ():
+            yield from ((partition, file.path.rpartition("/")[2]) for file in files)
+
+
+def _is_data_file(name: str) -> bool:
+    return parse_base_file(name, 0) is not None or parse_log_file(name, 0) is not None
+
+
+def _described(files: _Files) -> str:
+    return f"{count_of(len(files), 'file')} ({human_bytes(sum(files.values()))})"
+
+
+def _named(files: _Files) -> str:
+    return examples([f"{partition}/{name}" if partition else name for partition, name in sorted(files)])
