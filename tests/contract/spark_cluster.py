@@ -6,20 +6,24 @@ import gc
 import importlib.util
 import os
 import shutil
+import socket
+import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lakemeta_spark import SparkExecutor
 
 TESTS = Path(__file__).resolve().parents[1]
 THREADS = "local[2]"
 PROCESSES = "local-cluster[2,1,512]"  # two executors of one core: JVMs of their own, each with its Python workers
+HOSTS = ("127.0.0.2", "127.0.0.3")
 SMALL = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
@@ -49,16 +53,49 @@ def why_no_spark() -> str | None:
 needs_spark = pytest.mark.skipif(why_no_spark() is not None, reason=str(why_no_spark()))
 
 
-def spark(master: str, **conf: str) -> Iterator[SparkExecutor]:
-    """An executor that owns a small Spark; the body of a fixture. ``a__b`` in a name stands for ``a.b``."""
-    import pyspark
-
+def spark(master: str, conf: Mapping[str, str] | None = None) -> Iterator[SparkExecutor]:
+    """An executor that owns a small Spark; the body of a fixture."""
     from lakemeta_spark import SparkExecutor
 
-    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # local-cluster starts its processes from there
+    os.environ["SPARK_HOME"] = str(_home())  # local-cluster starts its processes from there
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    settings = {**SMALL, **{name.replace("__", "."): value for name, value in conf.items()}}
-    with SparkExecutor.start(master, settings) as executor:
+    with SparkExecutor.start(master, {**SMALL, **(conf or {})}) as executor:
         yield executor
     gc.collect()
+
+
+@contextmanager
+def standalone_cluster(folder: Path) -> Iterator[str]:
+    """A master and two workers of one core on addresses of their own; its URL.
+
+    Speculation never gives a second attempt to the host of the first, so ``local-cluster`` will not do for it.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+    master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+    size = ["--cores", "1", "--memory", "512m", "--webui-port", "0"]
+    workers = [["worker.Worker", "--host", host, *size, "--work-dir", str(folder / host), url] for host in HOSTS]
+    processes = [_daemon(arguments, folder) for arguments in (master, *workers)]
+    try:
+        yield url
+    finally:
+        for process in reversed(processes):
+            process.kill()
+            process.wait()
+
+
+def _daemon(arguments: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    command = [str(_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
+    environment = {**os.environ, "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
+    environment.pop("SPARK_LOCAL_IP", None)
+    with (folder / f"{arguments[0]}.log").open("ab") as log:
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+
+def _home() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent

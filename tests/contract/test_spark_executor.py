@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from contract.executor_contract import ExecutorContract, size_of, squares
 from contract.spark_cluster import LEAKS_OF_PYSPARK, PROCESSES, THREADS, needs_spark, spark
 
+from lakemeta import __version__
 from lakemeta.errors import (
     ExecutorError,
     LakemetaError,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 if importlib.util.find_spec("pyspark"):
     from lakemeta_spark import SparkExecutor, make_executor
+    from lakemeta_spark.worker import Task
 
 pytestmark = [needs_spark, *LEAKS_OF_PYSPARK]
 
@@ -66,13 +69,6 @@ def dies(bad: int, batch: Sequence[int]) -> list[int]:
     if bad in batch:
         os._exit(3)
     return list(batch)
-
-
-def says_it_is_old(batch: Sequence[int]) -> list[str]:
-    import lakemeta_spark.worker
-
-    lakemeta_spark.worker.__version__ = "0.0.1"
-    return []
 
 
 class OddError(LakemetaError):
@@ -156,10 +152,13 @@ class TestThreads(ExecutorContract):
         assert list(executor.map_batches(squares, [3], batch_size=1)) == [9]
 
     def test_another_version_does_no_work(self, executor: SparkExecutor) -> None:
-        """A worker with another lakemeta says so."""
-        list(executor.map_batches(says_it_is_old, range(2), batch_size=1))
-        with pytest.raises(ExecutorError, match=r"a worker has 0\.0\.1"):
-            list(executor.map_batches(squares, range(8), batch_size=1))
+        """A worker whose lakemeta is not the driver's says so."""
+        context = executor._context
+        task = Task(context.broadcast(squares), "0.0.1", 1)
+        (answer,) = context.parallelize([[pickle.dumps([3])]], 1).mapPartitions(task).collect()
+        error, _, results = pickle.loads(answer)
+        assert str(error) == f"the driver has lakemeta 0.0.1, a worker has {__version__}; ship the driver's to both"
+        assert not results
 
     def test_closing_cancels_the_jobs(self, executor: SparkExecutor, tmp_path: Path) -> None:
         """Once the iterator is closed no further batch starts, and Spark runs nothing of it any more."""
