@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from lakemeta import __version__
-from lakemeta.errors import CommitStateUnknownError, LakemetaError, StalePlanError
+from lakemeta.errors import CommitStateUnknownError, CorruptMetadataError, LakemetaError, StalePlanError
 from lakemeta.executor import LocalExecutor, batched
 from lakemeta.iceberg.commit import commit, remove_files
 from lakemeta.iceberg.dangling import dangling_deletes
@@ -110,7 +110,10 @@ def apply_rewrite(place: Place, plan: Plan, executor: Executor | None, world: Su
 def _find_inputs(
     place: Place, metadata: TableMetadata, job: JobOptions, rewrites: Sequence[Rewrite], executor: Executor | None
 ) -> _Inputs:
-    wanted = {_absolute(path, metadata) for op in rewrites for path in op.inputs}
+    named = [_absolute(path, metadata) for op in rewrites for path in op.inputs]
+    wanted = set(named)
+    if len(wanted) < len(named):
+        raise CorruptMetadataError("the plan names a file twice, so its rows would be doubled; make the plan again")
     manifest_of: dict[str, str] = {}
 
     def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:

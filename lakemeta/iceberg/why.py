@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.expressions import TRUE
 from lakemeta.iceberg.job_options import JobOptions
-from lakemeta.iceberg.planning import branch_head
-from lakemeta.iceberg.rewrite import RewriteOptions, plan_groups
+from lakemeta.iceberg.planning import branch_head, find_groups
+from lakemeta.iceberg.rewrite import RewriteOptions
 from lakemeta.iceberg.scanning import live_deletes, scan
 from lakemeta.iceberg.where import parse_where
 
@@ -39,10 +39,9 @@ def why(place: Place, file: str, options: Mapping[str, str], where: str | None, 
     if task is None:
         return f"{file} {_delete_file(place, metadata, head, path, tasks, executor)}"
     matching = scan(place.operations.storage, metadata, head, executor, expression)
-    chosen = {t.data_file.file_path: t for t in matching}
-    if path not in chosen:
+    if path not in {t.data_file.file_path for t in matching}:
         return f"{file} stays: no row of it can match the filter"
-    for group in plan_groups(metadata, chosen.values(), parsed):
+    for group in find_groups(place, metadata, head, options, where, executor):
         if any(t.data_file.file_path == path for t in group.tasks):
             return (
                 f"{file} would be rewritten: {_reason(task, parsed)}; group {group.group} has {len(group.tasks)} files"

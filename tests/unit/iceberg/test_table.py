@@ -13,6 +13,7 @@ from iceberg_tables import SmallTable, create_table
 from lakemeta.errors import (
     CommitConflictError,
     CommitStateUnknownError,
+    CorruptMetadataError,
     LakemetaError,
     OptionError,
     StalePlanError,
@@ -387,3 +388,23 @@ def test_a_listener_hears_of_plans_and_applications(small):
         "failed",
     ]
     assert heard[1].fields["files"] == 6
+
+
+def test_a_plan_that_names_a_file_twice_is_refused(small):
+    """Two groups with one file in both would double its rows."""
+    plan = opened(small).plan_rewrite_data_files(ALL)
+    first, second = plan.operations
+    twice = attrs.evolve(second, inputs=(*second.inputs, first.inputs[0]))
+    with pytest.raises(CorruptMetadataError, match="names a file twice"):
+        opened(small).apply(Plan(plan.header, [first, twice]))
+
+
+def test_the_older_planner_can_be_applied(small):
+    """planner=split-combine plans whole partitions; the result is committed like any other."""
+    table = opened(small)
+    rows = state(small).rows()
+    report = table.apply(table.plan_rewrite_data_files({"planner": "split-combine"}))
+    assert (report.result["rewritten_data_files_count"], report.result["added_data_files_count"]) == (6, 2)
+    assert state(small).rows() == rows
+    path = state(small).paths(0)[0]
+    assert "stays" in table.why(path, {"planner": "split-combine"})
