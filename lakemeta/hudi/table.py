@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.events import Event, Watch
-from lakemeta.executor import Executor, LocalExecutor
+from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.hudi.apply import begin, run, schedule
 from lakemeta.hudi.commit import Clock, utc_now
 from lakemeta.hudi.doctor import diagnose
@@ -90,7 +90,8 @@ class HudiTable:
         parsed = CleanOptions.parse(options or {})
         executor = executor or LocalExecutor()
         make = partial(plan_clean, self.place, parsed, now or utc_now(), executor, explain=explain, listing=listing)
-        return self._watch.plan(PLAN_KIND, make)
+        with working_on(f"plan clean of {self.url}"):
+            return self._watch.plan(PLAN_KIND, make)
 
     def plan_rollback(
         self,
@@ -114,7 +115,8 @@ class HudiTable:
         parsed = CleanOptions.parse(options or {})
         executor = executor or LocalExecutor()
         make = partial(plan_rollback, self.place, parsed, now or utc_now(), executor, explain=explain)
-        return self._watch.plan(ROLLBACK_KIND, make)
+        with working_on(f"plan rollback of {self.url}"):
+            return self._watch.plan(ROLLBACK_KIND, make)
 
     def apply(
         self,
@@ -151,7 +153,8 @@ class HudiTable:
             )
             return run(applying)
 
-        return self._watch.apply(plan.header.plan, work)
+        with working_on(f"apply {plan.header.plan} to {self.url}"):
+            return self._watch.apply(plan.header.plan, work)
 
     def inspect(self, *, executor: Executor | None = None) -> HudiFacts:
         """What the table is and how healthy it is; lists every partition once."""

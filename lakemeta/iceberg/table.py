@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.events import Event, Watch
-from lakemeta.executor import Executor, LocalExecutor
+from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.iceberg.apply import apply_rewrite
 from lakemeta.iceberg.commit import surroundings
 from lakemeta.iceberg.inspect import IcebergFacts, inspect
@@ -80,7 +80,8 @@ class IcebergTable:
             CorruptMetadataError: a manifest is damaged.
         """
         chosen = executor or LocalExecutor()
-        return self._watch.plan(REWRITE_DATA_FILES, lambda: plan_rewrite(self.place, options or {}, where, chosen))
+        with working_on(f"plan rewrite of {self.url}"):
+            return self._watch.plan(REWRITE_DATA_FILES, lambda: plan_rewrite(self.place, options or {}, where, chosen))
 
     def apply(self, plan: Plan, *, executor: Executor | None = None, world: Surroundings | None = None) -> Report:
         """Apply a plan: rewrite its groups, commit, and report in the engine's own result names.
@@ -94,7 +95,8 @@ class IcebergTable:
             UnsupportedFeatureError: the table cannot be changed by lakemeta.
         """
         chosen = world or surroundings()
-        return self._watch.apply(plan.header.plan, lambda: apply_rewrite(self.place, plan, executor, chosen))
+        with working_on(f"apply {plan.header.plan} to {self.url}"):
+            return self._watch.apply(plan.header.plan, lambda: apply_rewrite(self.place, plan, executor, chosen))
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""
