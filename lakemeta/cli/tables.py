@@ -93,12 +93,13 @@ def apply(
 def _open(table_url: str, common: Common) -> tuple[HudiTable | IcebergTable, str]:
     """The table at a place and the name of its format; raises TableNotFoundError if it is neither Hudi nor Iceberg."""
     from lakemeta.hudi import HudiTable
+    from lakemeta.iceberg import IcebergTable
 
+    if table_url.startswith("catalog://"):
+        return IcebergTable.open(table_url, common.storage_options, on_event=common.on_event), "Iceberg"
     try:
         return HudiTable.open(table_url, common.storage_options, on_event=common.on_event), "Hudi"
     except TableNotFoundError:
-        from lakemeta.iceberg import IcebergTable
-
         try:
             return IcebergTable.open(table_url, common.storage_options, on_event=common.on_event), "Iceberg"
         except TableNotFoundError:

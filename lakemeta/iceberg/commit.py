@@ -10,17 +10,22 @@ import logging
 import random
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from lakemeta.errors import CommitConflictError, CommitStateUnknownError, LakemetaError
+from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.new_snapshot import Base, Draft
 from lakemeta.iceberg.retry import RetryPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from lakemeta.iceberg.catalog import LoadedTable, TableOperations
     from lakemeta.iceberg.metadata import Snapshot
     from lakemeta.storage.contract import Storage
@@ -117,12 +122,18 @@ def _with_retries(
 
 
 def _write_files(storage: Storage, draft: Draft, written: list[str]) -> None:
-    """Write the files that no earlier attempt has written."""
+    """Write the files that no earlier attempt has written, several at a time: a distant store answers slowly."""
     known = set(written)
-    for location, data in draft.files.items():
-        if location not in known:
-            written.append(location)
-            storage.create(store_path(storage.scheme, location), data)
+    new = [location for location in draft.files if location not in known]
+    written += new
+    items = [(store_path(storage.scheme, location), draft.files[location]) for location in new]
+    deque(LocalExecutor().map_batches(partial(_create, storage), items, batch_size=1), maxlen=0)
+
+
+def _create(storage: Storage, items: Sequence[tuple[str, bytes]]) -> Iterator[None]:
+    for path, data in items:
+        storage.create(path, data)
+        yield None
 
 
 def _swap(operations: TableOperations, base: LoadedTable, draft: Draft) -> None:

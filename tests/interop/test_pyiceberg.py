@@ -117,3 +117,23 @@ def test_catalog_urls(catalog, tmp_path):
         IcebergTable.open("catalog://lake/db.nope", options)
     with pytest.raises(OptionError, match="names no table"):
         IcebergTable.open("catalog://lake", options)
+
+
+def test_the_command_line_takes_catalog_urls(catalog, tmp_path, monkeypatch, capsys):
+    """inspect, rewrite and why on a table of a catalog; pyiceberg's properties come as storage options."""
+    import sys
+
+    from lakemeta.cli.main import main
+
+    table = filled(catalog)
+    options = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    given = [word for key, value in options.items() for word in ("--storage-option", f"{key}={value}")]
+    for command in (["inspect"], ["rewrite-data-files", "--yes", "--set", "rewrite-all=true"]):
+        arguments = ["lakemeta", *command, "catalog://lake/db.t", *given, "--output", "json"]
+        monkeypatch.setattr(sys, "argv", arguments)
+        with pytest.raises(SystemExit) as exited:
+            main()
+        assert exited.value.code == 0, capsys.readouterr().err
+    table.refresh()
+    assert table.current_snapshot().summary.operation.value == "replace"
+    assert len(table.scan().to_arrow()) == 9
