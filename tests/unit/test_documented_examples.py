@@ -1,0 +1,116 @@
+"""The Python examples of the documentation run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from contract.spark_cluster import needs_spark
+
+from lakemeta.hudi import HudiTable
+from lakemeta.hudi.sample import SampleTable, write_sample_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+OPTIONS = {"hoodie.clean.commits.retained": "1"}
+
+
+def examples(page: str) -> list[str]:
+    """The Python blocks of a page, in order."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def function(page: str, name: str) -> Callable[..., Any]:
+    """A function that an example defines."""
+    (code,) = (code for code in examples(page) if f"def {name}(" in code)
+    names: dict[str, Any] = {}
+    exec(compile(code, page, "exec"), names)
+    found: Callable[..., Any] = names[name]
+    return found
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> SampleTable:
+    """Its instants lie ahead of the clock, so that those of cleans come between its own."""
+    return write_sample_table(str(tmp_path / "t"), datetime(2190, 1, 1, tzinfo=UTC))
+
+
+def test_a_plain_loop(table: SampleTable) -> None:
+    """Batches are written while cleans go on, and what they superseded goes."""
+    batches = [{"berlin": [{"id": f"berlin-{n:05d}", "ts": n, "fare": 1.0}]} for n in range(5)]
+    deleted = function("async-clean.md", "stream")(batches, table.upsert, table.root, OPTIONS)
+    after = HudiTable.open(table.root)
+    deleted += after.apply(after.plan_clean(OPTIONS)).deleted_files
+    assert deleted > 8
+    assert after.plan_clean(OPTIONS).is_empty
+
+
+STREAMING = """
+import sys
+from datetime import UTC, datetime
+from pyspark.sql import SparkSession
+from lakemeta.hudi.sample import write_sample_table
+
+folder = sys.argv[1]
+table = write_sample_table(folder + "/t", datetime(2190, 1, 1, tzinfo=UTC))
+conf = {
+    "spark.driver.memory": "512m", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1", "spark.log.level": "OFF", "spark.sql.shuffle.partitions": "1",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+spark = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
+stream = spark.readStream.schema("id string, ts long, fare double").option("maxFilesPerTrigger", 1).json(folder + "/in")
+write = lambda batch: table.upsert({"berlin": [row.asDict() for row in batch.collect()]})
+run(stream, write, table.root, folder + "/checkpoint", {"hoodie.clean.commits.retained": "1"}, availableNow=True)
+spark.stop()
+"""
+
+
+@needs_spark
+def test_structured_streaming(tmp_path: Path) -> None:
+    """A streaming query writes three batches, and the table is cleaned beside it."""
+    (tmp_path / "in").mkdir()
+    for n in range(3):
+        (tmp_path / "in" / f"{n}.json").write_text(f'{{"id": "berlin-{n:05d}", "ts": {n}, "fare": 1.5}}\n')
+    (code,) = (code for code in examples("async-clean.md") if "foreachBatch" in code)
+    script = tmp_path / "job.py"
+    script.write_text(code + STREAMING)
+    words = [sys.executable, str(script), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=environment())
+    assert done.returncode == 0, done.stderr
+    timeline = tmp_path / "t/.hoodie/timeline"
+    assert len(list(timeline.glob("2190*.commit"))) == 10
+    assert list(timeline.glob("2190*.clean"))
+
+
+def environment() -> dict[str, str]:
+    """This one, with the package on the path and Spark's Python the same as ours."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def test_events(table: SampleTable, capsys: pytest.CaptureFixture[str]) -> None:
+    """The listener of the example prints a line for each event."""
+    report = function("observability.md", "clean")(table.root, OPTIONS)
+    lines = capsys.readouterr().out.splitlines()
+    assert report.deleted_files == 8
+    assert [re.findall(r'"event":"(\w+)"', line) for line in lines] == [
+        ["plan_started"],
+        ["plan_made"],
+        ["apply_started"],
+        ["applied"],
+    ]
+
+
+def test_metrics(table: SampleTable) -> None:
+    """Tables are cleaned with a listener that records metrics."""
+    pytest.importorskip("opentelemetry")
+    function("observability.md", "clean_measured")([table.root], OPTIONS)
+    assert HudiTable.open(table.root).plan_clean(OPTIONS).is_empty
