@@ -25,7 +25,8 @@ def doctor(table_url: str, *, settings: tuple[str, ...], now: str | None, common
     from lakemeta.hudi import HudiTable
 
     table = HudiTable.open(table_url, common.storage_options)
-    findings = table.doctor(pairs(settings, "--set"), now=moment(now), executor=common.executor("looking"))
+    executor = common.executor("looking", table.planning_threads)
+    findings = table.doctor(pairs(settings, "--set"), now=moment(now), executor=executor)
     if common.output != "text":
         show_facts("", {"table": table.url, "findings": [attrs.asdict(f) for f in findings]}, common.output)
         return

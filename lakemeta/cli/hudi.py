@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
-from lakemeta.cli.output import remark, show_plan, show_report
+from lakemeta.cli.output import remark, show_plan, show_report, show_scheduled
 from lakemeta.errors import OptionError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def apply_plan(
         if drop_metadata_table:
             raise OptionError("--schedule-only changes no file, so --drop-metadata-table cannot go with it; give one")
         instant = table.schedule_clean(plan, executor=executor, assume_single_writer=assume_single_writer)
-        click.echo(f"requested clean {instant}" if instant else "Nothing to do.")
+        show_scheduled(table.url, instant, common.output)
         return
     report = table.apply(
         plan,
@@ -162,5 +162,5 @@ def _plan(
 
     options, at = pairs(settings, "--set"), moment(now)
     table = HudiTable.open(table_url, common.storage_options, on_event=common.on_event)
-    executor = common.executor("looking at partitions")
+    executor = common.executor("looking at partitions", table.planning_threads)
     return table, table.plan_clean(options, now=at, executor=executor, explain=explain, listing=listing)

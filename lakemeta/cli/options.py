@@ -45,17 +45,22 @@ class Common:
         except OSError as error:
             raise OptionError(f"the run log {self.run_log} cannot be written: {error.strerror}") from None
 
-    def executor(self, title: str) -> Executor:
-        """The executor asked for; it shows progress on stderr if that is a terminal."""
+    def executor(self, title: str, threads: int | None = None) -> Executor:
+        """The executor asked for, on this machine with so many threads; it shows progress if stderr is a terminal."""
         from lakemeta.cli.progress import ProgressExecutor
 
-        inner = self._inner()
+        inner = self._local(threads) if self.executor_name == "local" else self._elsewhere()
         return inner if self.quiet or not sys.stderr.isatty() else ProgressExecutor(inner, title)
 
-    def _inner(self) -> Executor:
-        """The one executor of this command; what it has started is stopped when the command ends."""
-        if self.executor_name == "local" and (self.spark_master or self.spark_conf):
+    def _local(self, threads: int | None) -> Executor:
+        from lakemeta.executor import LocalExecutor
+
+        if self.spark_master or self.spark_conf:
             raise OptionError("--spark-master and --spark-conf belong to --executor spark")
+        return LocalExecutor(threads)
+
+    def _elsewhere(self) -> Executor:
+        """The one executor of this command; what it has started is stopped when the command ends."""
         context = click.get_current_context()
         made: Executor | None = context.meta.get(__name__)
         if made is None:
@@ -151,14 +156,10 @@ def moment(text: str | None) -> datetime | None:
 
 
 def make_executor(name: str, spark_master: str | None = None, spark_conf: Mapping[str, str] | None = None) -> Executor:
-    """The executor of this name: ``local``, or one that an installed package offers (``lakemeta.executors``).
+    """The executor of this name that an installed package offers (entry points ``lakemeta.executors``).
 
     What is offered is a function of a master URL (or None) and settings.
     """
-    if name == "local":
-        from lakemeta.executor import LocalExecutor
-
-        return LocalExecutor()
     from importlib.metadata import entry_points
 
     found = {entry.name: entry for entry in entry_points(group="lakemeta.executors")}

@@ -43,6 +43,14 @@ def show_report(report: Report, output: str) -> None:
         click.echo(json.dumps(report.to_json(), ensure_ascii=False))
 
 
+def show_scheduled(table: str, instant: str | None, output: str) -> None:
+    """Print the instant of a clean that was only requested."""
+    if output == "text":
+        click.echo(f"requested clean {instant}" if instant else "Nothing to do.")
+    else:
+        show_facts("", {"table": table, "requested_clean": instant}, output)
+
+
 def show_facts(title: str, facts: Mapping[str, Any], output: str) -> None:
     """Print facts: a table of names and values, or one JSON object."""
     if output == "json":

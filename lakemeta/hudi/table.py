@@ -1,4 +1,7 @@
-"""A Hudi table: open it, plan a clean, look at the plan, apply it (I/O)."""
+"""A Hudi table: open it, plan a clean, look at the plan, apply it (I/O).
+
+What only one service needs is imported where that is called: a plan starts in a fraction of a second.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,10 @@ import attrs
 
 from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
-from lakemeta.hudi.apply import begin, run, schedule
 from lakemeta.hudi.commit import Clock, utc_now
-from lakemeta.hudi.doctor import diagnose
-from lakemeta.hudi.inspect import HudiFacts, inspect
 from lakemeta.hudi.load import load_config
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.planning import PLAN_KIND, Place, plan_clean
-from lakemeta.hudi.rollback_apply import apply_rollback
-from lakemeta.hudi.rollback_planning import PLAN_KIND as ROLLBACK_KIND
-from lakemeta.hudi.rollback_planning import plan_rollback
-from lakemeta.hudi.why import why
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
@@ -27,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakemeta.hudi.finding import Finding
+    from lakemeta.hudi.inspect import HudiFacts
     from lakemeta.hudi.properties import TableConfig
     from lakemeta.plan import Plan
     from lakemeta.report import Report
@@ -68,6 +65,14 @@ class HudiTable:
         """The place of the table as the caller named it."""
         return self.place.url
 
+    @property
+    def planning_threads(self) -> int | None:
+        """How many threads look at the table best; None leaves it to the executor.
+
+        Looking at a local disk is Python's own work, and threads would only hand its lock to each other.
+        """
+        return 1 if self.place.storage.scheme == "file" else None
+
     def plan_clean(
         self,
         options: Mapping[str, str] | None = None,
@@ -88,7 +93,7 @@ class HudiTable:
             CorruptMetadataError: an instant's file is damaged.
         """
         parsed = CleanOptions.parse(options or {})
-        executor = executor or LocalExecutor()
+        executor = executor or LocalExecutor(self.planning_threads)
         make = partial(plan_clean, self.place, parsed, now or utc_now(), executor, explain=explain, listing=listing)
         with working_on(f"plan clean of {self.url}"):
             return self._watch.plan(PLAN_KIND, make)
@@ -112,8 +117,11 @@ class HudiTable:
             UnsupportedFeatureError: under EAGER, there are signs of another writer.
             CorruptMetadataError: an instant's file or a marker is damaged.
         """
+        from lakemeta.hudi.rollback_planning import PLAN_KIND as ROLLBACK_KIND
+        from lakemeta.hudi.rollback_planning import plan_rollback
+
         parsed = CleanOptions.parse(options or {})
-        executor = executor or LocalExecutor()
+        executor = executor or LocalExecutor(self.planning_threads)
         make = partial(plan_rollback, self.place, parsed, now or utc_now(), executor, explain=explain)
         with working_on(f"plan rollback of {self.url}"):
             return self._watch.plan(ROLLBACK_KIND, make)
@@ -138,6 +146,10 @@ class HudiTable:
             UnsupportedFeatureError: its lock or its metadata table is one that lakemeta cannot handle.
             CommitConflictError: another writer holds the lock; nothing was changed, or the action stays pending.
         """
+        from lakemeta.hudi.apply import begin, run
+        from lakemeta.hudi.rollback_apply import apply_rollback
+        from lakemeta.hudi.rollback_planning import PLAN_KIND as ROLLBACK_KIND
+
         executor = executor or LocalExecutor()
 
         def work() -> Report:
@@ -158,7 +170,9 @@ class HudiTable:
 
     def inspect(self, *, executor: Executor | None = None) -> HudiFacts:
         """What the table is and how healthy it is; lists every partition once."""
-        return inspect(self.place, executor or LocalExecutor())
+        from lakemeta.hudi.inspect import inspect
+
+        return inspect(self.place, executor or LocalExecutor(self.planning_threads))
 
     def doctor(
         self,
@@ -168,8 +182,10 @@ class HudiTable:
         executor: Executor | None = None,
     ) -> tuple[Finding, ...]:
         """What keeps the table from being cleaned with these options, what is wrong with it, what each would free."""
+        from lakemeta.hudi.doctor import diagnose
+
         parsed = CleanOptions.parse(options or {})
-        return diagnose(self.place, parsed, now or utc_now(), executor or LocalExecutor())
+        return diagnose(self.place, parsed, now or utc_now(), executor or LocalExecutor(self.planning_threads))
 
     def why(
         self,
@@ -183,8 +199,10 @@ class HudiTable:
 
         ``file`` is relative to the table root, a full path or a URL. Raises OptionError if there is no such file.
         """
+        from lakemeta.hudi.why import why
+
         parsed = CleanOptions.parse(options or {})
-        return why(self.place, file, parsed, now or utc_now(), executor or LocalExecutor())
+        return why(self.place, file, parsed, now or utc_now(), executor or LocalExecutor(self.planning_threads))
 
     def schedule_clean(
         self,
@@ -198,6 +216,8 @@ class HudiTable:
 
         Raises as :meth:`apply` does.
         """
+        from lakemeta.hudi.apply import begin, schedule
+
         executor = executor or LocalExecutor()
         requested = schedule(begin(self.place, plan, executor, clock, assume_single_writer=assume_single_writer))
         return requested.requested if requested else None

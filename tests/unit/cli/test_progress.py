@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakemeta.cli.options import make_executor, moment, pairs
+from lakemeta.cli.options import Common, moment, pairs
 from lakemeta.cli.progress import ProgressExecutor
 from lakemeta.errors import OptionError
 from lakemeta.executor import LocalExecutor
@@ -34,6 +34,8 @@ def test_pairs() -> None:
         pairs(["a=1", "a=2"], "--set")
 
 
-def test_executors_by_name() -> None:
-    """``local`` is always there."""
-    assert isinstance(make_executor("local"), LocalExecutor)
+def test_the_local_executor_takes_the_threads_asked_for() -> None:
+    """``local`` is always there, with as many threads as the work wants."""
+    executor = Common("local", {}, "text", quiet=True).executor("looking", 1)
+    assert isinstance(executor, LocalExecutor)
+    assert executor.threads == 1
