@@ -1,0 +1,75 @@
+"""lakemeta on workers that do not have it: shipped as a wheel by spark-submit; and what is said if it is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from contract.spark_cluster import PROCESSES, SMALL, needs_spark
+from hudi_cases import data_files, load_cases
+
+pytestmark = needs_spark
+ROOT = Path(__file__).resolve().parents[2]
+CASE = "1.2.0__cow__commits1"
+ENTRY_SCRIPT = "import sys\nfrom lakemeta.cli.main import main\nsys.exit(main())\n"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this source tree, under a name that Spark puts on the workers' path: it does so for .zip only."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("lakemeta-*.whl")).rename(folder / "lakemeta.zip")
+
+
+def submit(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run spark-submit on a cluster of processes that does not find lakemeta by itself."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    conf = [f"--conf={key}={value}" for key, value in SMALL.items() if "PYTHONPATH" not in key]
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    environment.pop("PYTHONPATH", None)
+    command = [str(home / "bin" / "spark-submit"), "--master", PROCESSES, *conf, *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_spark_submit_ships_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """The documented entry script with --py-files runs the whole command line."""
+    case = load_cases()[CASE]
+    root = case.unpack(tmp_path / "t")
+    script = tmp_path / "lakemeta_submit.py"
+    script.write_text(ENTRY_SCRIPT)
+    settings = [word for key, value in case.options.items() for word in ("--set", f"{key}={value}")]
+    clean = ["clean", root, *settings, "--now", case.now.isoformat(), "--yes", "--output", "jsonl"]
+    done = submit(["--py-files", str(wheel), str(script), *clean, "--executor", "spark"], tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))["deleted_files"] == len(
+        case.planned_files()
+    )
+    assert data_files(root) == case.left_files()
+
+
+def test_a_worker_without_lakemeta(tmp_path: Path) -> None:
+    """A sentence says which module is missing and where to read on; nothing is a Java trace."""
+    root = load_cases()[CASE].unpack(tmp_path / "t")
+    script = tmp_path / "lakemeta_submit.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom lakemeta_spark import SparkExecutor\n"
+        "from lakemeta.hudi import HudiTable\nfrom lakemeta.errors import ExecutorError\n"
+        f"with SparkExecutor.start() as spark:\n    try:\n        HudiTable.open({root!r}).plan_clean(executor=spark)\n"
+        "    except ExecutorError as error:\n        print(error)\n"
+    )
+    done = submit([str(script)], tmp_path)
+    assert "a worker has no module lakemeta_spark; docs/spark.md" in done.stdout, done.stderr[-3000:]
+    assert "\tat " not in done.stdout
