@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import site
 import subprocess
 import sys
+import tarfile
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -60,16 +64,36 @@ def test_spark_submit_ships_the_wheel(wheel: Path, tmp_path: Path) -> None:
     assert data_files(root) == case.left_files()
 
 
+def test_a_packed_environment(wheel: Path, tmp_path: Path) -> None:
+    """Workers run the Python of an archive, which has lakemeta; they find it nowhere else."""
+    root = load_cases()[CASE].unpack(tmp_path / "t")
+    environment = tmp_path / "env"
+    venv.create(environment, symlinks=True)
+    packages = next(environment.glob("lib/python*/site-packages"))
+    zipfile.ZipFile(wheel).extractall(packages)
+    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
+    with tarfile.open(tmp_path / "env.tar.gz", "w:gz", compresslevel=1) as archive:
+        archive.add(environment, ".")
+    arguments = ["--archives", f"{tmp_path / 'env.tar.gz'}#env", "--conf=spark.pyspark.python=./env/bin/python"]
+    done = submit([*arguments, str(_planning_script(tmp_path, root))], tmp_path)
+    assert "planned with spark" in done.stdout, done.stdout + done.stderr[-3000:]
+
+
 def test_a_worker_without_lakemeta(tmp_path: Path) -> None:
     """A sentence says which module is missing and where to read on; nothing is a Java trace."""
     root = load_cases()[CASE].unpack(tmp_path / "t")
-    script = tmp_path / "lakemeta_submit.py"
+    done = submit([str(_planning_script(tmp_path, root))], tmp_path)
+    assert "a worker has no module lakemeta_spark; docs/spark.md" in done.stdout, done.stderr[-3000:]
+    assert "\tat " not in done.stdout
+
+
+def _planning_script(folder: Path, root: str) -> Path:
+    """A script whose driver finds lakemeta in this source tree."""
+    script = folder / "plan.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom lakemeta_spark import SparkExecutor\n"
         "from lakemeta.hudi import HudiTable\nfrom lakemeta.errors import ExecutorError\n"
         f"with SparkExecutor.start() as spark:\n    try:\n        HudiTable.open({root!r}).plan_clean(executor=spark)\n"
-        "    except ExecutorError as error:\n        print(error)\n"
+        "        print('planned with spark')\n    except ExecutorError as error:\n        print(error)\n"
     )
-    done = submit([str(script)], tmp_path)
-    assert "a worker has no module lakemeta_spark; docs/spark.md" in done.stdout, done.stderr[-3000:]
-    assert "\tat " not in done.stdout
+    return script
