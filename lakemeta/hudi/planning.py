@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LISTINGS = ("auto", "metadata", "storage")
 PLAN_KIND = "hudi.clean"
+_LOOKS = 5  # at heartbeats and the timeline of a table that moves
 
 
 @attrs.frozen
@@ -71,17 +72,23 @@ def _decided(place: Place, options: CleanOptions, now: datetime, executor: Execu
     """The state of the table and what to clean.
 
     A write that completes right after the timeline was read has no heartbeat any more, and looks failed. So where
-    writes look failed the timeline is read again, until it has not moved around the look at heartbeats.
+    writes look failed the timeline is read again, until it has not moved around the look at heartbeats. Applying looks
+    once more, so a table that never holds still only makes for a stale plan.
     """
-    state = load_state(place.storage, place.root, executor)
-    while True:
-        decision = decide(state, options, heartbeats(place, options), now, timezone(state.config, options))
+
+    def look() -> tuple[TableState, Decision]:
+        state = load_state(place.storage, place.root, executor)
+        return state, decide(state, options, heartbeats(place, options), now, timezone(state.config, options))
+
+    found = look()
+    for _ in range(_LOOKS):
+        state, decision = found
         if not decision.rolled_back:
-            return state, decision
-        again = load_state(place.storage, place.root, executor)
-        if again.digest == state.digest:
-            return state, decision
-        state = again
+            break
+        found = look()
+        if found[0].digest == state.digest:
+            break  # what had no heartbeat then is pending still, so it was not about to complete
+    return state, decision
 
 
 def timezone(config: TableConfig, options: CleanOptions) -> tzinfo:
