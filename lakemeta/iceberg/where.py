@@ -1,8 +1,8 @@
 """The text of ``--where``: a small SQL, parsed into an expression bound to the columns of a schema.
 
 Comparisons (= == != <> < <= > >=) of a column with a literal, IN, BETWEEN, IS NULL, IS NAN, LIKE 'prefix%', all
-with NOT, joined by AND, OR, NOT and parentheses. Columns of structs are written ``a.b``, odd names in backticks
-or double quotes. Literals are typed by their column: numbers, 'text', true, false, DATE '...', TIMESTAMP '...'
+with NOT, joined by AND, OR, NOT and parentheses. Columns of structs are written ``a.b``, odd names in backticks.
+Literals are typed by their column: numbers, 'text' or "text" (as in Spark SQL), true, false, DATE '...', TIMESTAMP '...'
 (the words may be left out; no offset means UTC) and X'00ff'.
 """
 
@@ -35,8 +35,8 @@ _TOKENS: Final = re.compile(
     r"""\s*(?:
       (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
     | (?P<hex>[xX]'[^']*')
-    | (?P<text>'(?:[^']|'')*')
-    | (?P<name>(?:[^\W\d]\w*|`[^`]+`|"[^"]+")(?:\.(?:\w+|`[^`]+`|"[^"]+"))*)
+    | (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")
+    | (?P<name>(?:[^\W\d]\w*|`[^`]+`)(?:\.(?:\w+|`[^`]+`))*)
     | (?P<sign><=>|<>|!=|==|<=|>=|[=<>(),])
     )""",
     re.VERBOSE,
@@ -221,7 +221,7 @@ class _Parser:
         if token.kind not in ("number", "text", "hex"):
             raise self.unexpected()
         self.at += 1
-        text = {"text": token.text[1:-1].replace("''", "'"), "hex": token.text[2:-1]}.get(token.kind, token.text)
+        text = {"text": token.text[1:-1].replace(token.text[0] * 2, token.text[0]), "hex": token.text[2:-1]}.get(token.kind, token.text)
         return _Literal(token.kind, text)
 
     def column(self) -> _Column:
@@ -229,7 +229,7 @@ class _Parser:
         if token.kind != "name" or token.text.lower() in _WORDS:
             raise self.unexpected()
         self.at += 1
-        return _find_column(self.schema, re.sub(r'[`"]', "", token.text))
+        return _find_column(self.schema, token.text.replace("`", ""))
 
     def compare(self, column: _Column, op: Op, literal: _Literal) -> Expression:
         try:

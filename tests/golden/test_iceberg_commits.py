@@ -115,8 +115,7 @@ class Recorded:
         self.options |= {name: arguments[name] for name in ("strategy", "sort_order") if name in arguments}
         if case.name == "mixed_formats":
             self.options["lakemeta.write-parquet"] = "true"
-        where = arguments.get("where")
-        self.where = where and where.replace('"', "'")
+        self.where = arguments.get("where")
         self.before = self.state()
 
     def state(self) -> TableState:
