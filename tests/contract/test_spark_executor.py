@@ -198,7 +198,8 @@ class TestThreads(ExecutorContract):
             jobs = store.jobsList(None)
             for number in range(jobs.size()):
                 job = jobs.apply(number)
-                seen.append((job.jobGroup().get(), job.description().get()))
+                if job.jobGroup().isDefined():
+                    seen.append((job.jobGroup().get(), job.description().get()))
 
         with working_on("plan clean of /t"):
             results = executor.map_batches(squares, [1], batch_size=1)
