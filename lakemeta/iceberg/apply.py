@@ -27,7 +27,7 @@ from lakemeta.iceberg.new_snapshot import Base, Draft, next_snapshot
 from lakemeta.iceberg.planning import REWRITE_DATA_FILES, branch_head
 from lakemeta.iceberg.rewrite import RewriteGroup
 from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup, rewrite_group
-from lakemeta.iceberg.row_ordering import row_order
+from lakemeta.iceberg.row_order import row_order
 from lakemeta.iceberg.scanning import live_deletes, scan
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.stored_manifests import StoredManifests

@@ -11,7 +11,7 @@ from lakemeta.errors import OptionError
 from lakemeta.iceberg.expressions import TRUE
 from lakemeta.iceberg.job_options import JobOptions
 from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, plan_groups
-from lakemeta.iceberg.row_ordering import row_order
+from lakemeta.iceberg.row_order import row_order
 from lakemeta.iceberg.scanning import scan
 from lakemeta.iceberg.split_combine import SplitCombineOptions, is_asked_for, plan_split_combine
 from lakemeta.iceberg.where import parse_where

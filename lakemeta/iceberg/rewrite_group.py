@@ -29,8 +29,8 @@ from lakemeta.iceberg.group_writer import FileFactory, FileLimits, GroupWriter
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.metrics import metrics_modes
 from lakemeta.iceberg.projection import LINEAGE, Lineage, projection
-from lakemeta.iceberg.row_order import RowOrder, sort_columns
 from lakemeta.iceberg.schema import Schema, name_mapping_from_json
+from lakemeta.iceberg.sort_columns import sort_columns
 from lakemeta.iceberg.transform_arrays import python_values
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.manifest import DataFile
     from lakemeta.iceberg.metadata import TableMetadata
     from lakemeta.iceberg.rewrite import RewriteGroup
+    from lakemeta.iceberg.row_order import RowOrder
     from lakemeta.iceberg.scan import FileScanTask
     from lakemeta.iceberg.spec import PartitionSpec
     from lakemeta.iceberg.types import NestedField, Value

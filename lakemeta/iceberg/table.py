@@ -1,4 +1,7 @@
-"""An Iceberg table: open it, plan a rewrite of its data files, look at the plan, apply it (I/O)."""
+"""An Iceberg table: open it, plan a rewrite of its data files, look at the plan, apply it (I/O).
+
+What only one service needs is imported where that is called: planning loads no Arrow.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,14 @@ import attrs
 
 from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
-from lakemeta.iceberg.apply import apply_rewrite
-from lakemeta.iceberg.commit import surroundings
-from lakemeta.iceberg.inspect import IcebergFacts, inspect
 from lakemeta.iceberg.opening import open_operations
 from lakemeta.iceberg.planning import REWRITE_DATA_FILES, Place, plan_rewrite
-from lakemeta.iceberg.why import why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakemeta.iceberg.commit import Surroundings
+    from lakemeta.iceberg.inspect import IcebergFacts
     from lakemeta.plan import Plan
     from lakemeta.report import Report
 
@@ -94,12 +94,17 @@ class IcebergTable:
             CommitStateUnknownError: nobody can say whether a commit happened; nothing was removed.
             UnsupportedFeatureError: the table cannot be changed by lakemeta.
         """
+        from lakemeta.iceberg.apply import apply_rewrite
+        from lakemeta.iceberg.commit import surroundings
+
         chosen = world or surroundings()
         with working_on(f"apply {plan.header.plan} to {self.url}"):
             return self._watch.apply(plan.header.plan, lambda: apply_rewrite(self.place, plan, executor, chosen))
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""
+        from lakemeta.iceberg.inspect import inspect
+
         return inspect(self.place, executor or LocalExecutor())
 
     def why(
@@ -115,4 +120,6 @@ class IcebergTable:
         ``file`` is relative to the table's location, or a full location. Raises OptionError if the current snapshot
         has no such file.
         """
+        from lakemeta.iceberg.why import why
+
         return why(self.place, file, options or {}, where, executor or LocalExecutor())

@@ -2,8 +2,8 @@
 
 Comparisons (= == != <> < <= > >=) of a column with a literal, IN, BETWEEN, IS NULL, IS NAN, LIKE 'prefix%', all
 with NOT, joined by AND, OR, NOT and parentheses. Columns of structs are written ``a.b``, odd names in backticks.
-Literals are typed by their column: numbers, 'text' or "text" (as in Spark SQL), true, false, DATE '...', TIMESTAMP '...'
-(the words may be left out; no offset means UTC) and X'00ff'.
+Literals are typed by their column: numbers, 'text' or "text" (as in Spark SQL), true, false, DATE '...',
+TIMESTAMP '...' (the words may be left out; no offset means UTC) and X'00ff'.
 """
 
 from __future__ import annotations
@@ -221,7 +221,9 @@ class _Parser:
         if token.kind not in ("number", "text", "hex"):
             raise self.unexpected()
         self.at += 1
-        text = {"text": token.text[1:-1].replace(token.text[0] * 2, token.text[0]), "hex": token.text[2:-1]}.get(token.kind, token.text)
+        quote = token.text[0]
+        unquoted = {"text": token.text[1:-1].replace(quote * 2, quote), "hex": token.text[2:-1]}
+        text = unquoted.get(token.kind, token.text)
         return _Literal(token.kind, text)
 
     def column(self) -> _Column:

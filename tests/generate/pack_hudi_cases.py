@@ -13,10 +13,23 @@ import sys
 import tarfile
 from pathlib import Path
 
-KEPT = (
-    "case hudi_version table_version action error options clean_options base_path_at_generation "
-    "wall_clock_start_epoch_ms clean_instant clean_plan clean_metadata kept_data_files added_data_files hoodie_removed"
-).split()
+KEPT = [
+    "case",
+    "hudi_version",
+    "table_version",
+    "action",
+    "error",
+    "options",
+    "clean_options",
+    "base_path_at_generation",
+    "wall_clock_start_epoch_ms",
+    "clean_instant",
+    "clean_plan",
+    "clean_metadata",
+    "kept_data_files",
+    "added_data_files",
+    "hoodie_removed",
+]
 
 
 def pack(cases: Path, out: Path, prefix: str) -> int:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg import types as t
-from lakemeta.iceberg.row_order import ZOrder, parse_row_order, sort_columns, z_values
+from lakemeta.iceberg.row_order import ZOrder, parse_row_order
 from lakemeta.iceberg.schema import Schema
+from lakemeta.iceberg.sort_columns import sort_columns, z_values
 from lakemeta.iceberg.spec import PartitionField, PartitionSpec, SortField, SortOrder
 from lakemeta.iceberg.transforms import Transform
 from lakemeta.iceberg.types import NestedField, StructType

@@ -100,7 +100,7 @@ def show(node: Expression) -> Any:
         ("u = '00000000-0000-0000-0000-000000000001'", ("u", "eq", bytes(15) + b"\x01")),
         ("s.x < 10", ("s.x", "lt", 10)),
         ("s.`y.z` = 'a'", ("s.y.z", "eq", "a")),
-        ('`odd name` = 1', ("odd name", "eq", 1)),
+        ("`odd name` = 1", ("odd name", "eq", 1)),
         ("true", True),
         ("id = 1 and true", ("id", "eq", 1)),
         ("id = 1 or false", ("id", "eq", 1)),
