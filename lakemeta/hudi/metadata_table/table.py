@@ -246,8 +246,9 @@ class MetadataTable:
     def _index_updates(
         self, cleaned: tuple[CleanedPartition, ...], instant: str, precedent: Precedent, validity: Validity
     ) -> Iterator[tuple[GroupUpdate, Slice]]:
-        suffixes = file_suffixes(cleaned)
-        for partition in filter(has_records_of_files, self.partitions):
+        partitions = [partition for partition in self.partitions if has_records_of_files(partition)]
+        suffixes = file_suffixes(cleaned) if partitions else frozenset()  # takes a while where many files go
+        for partition in partitions:
             groups = self.slices(partition)
             for place, group in enumerate(groups):
                 records = records_about_files(self._layers(partition, group, validity), suffixes)
