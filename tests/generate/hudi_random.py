@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from generate.hudi_recorder import LAZY, Recorder, commits, versions
-from interop.hudi_engine import EngineError
+from interop.engine_process import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

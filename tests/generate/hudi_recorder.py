@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import fastavro
-from interop.hudi_engine import Engine, EngineError, HudiEngineTable
+from interop.engine_process import EngineError
+from interop.hudi_engine import Engine, HudiEngineTable
 
 if TYPE_CHECKING:
     from pathlib import Path

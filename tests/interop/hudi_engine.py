@@ -1,78 +1,29 @@
 """Real Apache Hudi as a subprocess: one Engine holds one Hudi version in one JVM.
 
 An Engine starts ``hudi_worker.py`` under PySpark and talks JSON lines with it; a HudiEngineTable is one table
-that the engine writes. The bundle jar is resolved by its Maven coordinates with the Ivy that PySpark ships,
-into Ivy's own cache; set IVY_SETTINGS to an ivysettings.xml to use another repository than Ivy's default.
-Clocks: the worker runs in UTC, so instants are UTC.
+that the engine writes. Clocks: the worker runs in UTC, so instants are UTC.
 """
 
 from __future__ import annotations
 
-import functools
-import glob
-import json
-import os
-import select
-import shutil
-import subprocess
-import sys
-import tempfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-if TYPE_CHECKING:
-    from types import TracebackType
+from interop.engine_process import EngineProcess, resolve_jar
 
 VERSIONS = {"0.15.0": 6, "1.0.2": 8, "1.2.0": 9}  # Hudi release: the table version it writes by default
 BUNDLE = ("org.apache.hudi", "hudi-spark3.5-bundle_2.12")
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # Java options for small tables: less CPU, no warm-up
-ANSWER_WITHIN = 300.0  # seconds: a JVM that says nothing for so long is broken
 
 
-class EngineUnavailableError(Exception):
-    """Java, PySpark or the jar can't be had here; the message says which and is a test's reason to skip."""
-
-
-class EngineError(Exception):
-    """The engine answered with an exception; the message is its own."""
-
-
-@functools.cache
 def bundle_jar(version: str) -> str:
-    """The path of a Hudi bundle in Ivy's cache, downloaded if need be; raises EngineUnavailableError."""
-    java = shutil.which("java")
-    if java is None:
-        raise EngineUnavailableError("no java on the PATH")
-    ivy = _ivy_jar()
-    with tempfile.TemporaryDirectory() as scratch:
-        answer = Path(scratch, "classpath")
-        command = [java, "-jar", ivy, "-dependency", *BUNDLE, version, "-confs", "default", "-notransitive"]
-        if settings := os.environ.get("IVY_SETTINGS"):
-            command += ["-settings", settings]
-        done = subprocess.run(
-            [*command, "-cachepath", str(answer)], capture_output=True, text=True, timeout=600, check=False
-        )
-        jar = answer.read_text().strip() if answer.exists() else ""
-    if not jar or not Path(jar).exists():
-        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
-        raise EngineUnavailableError(f"could not get {':'.join(BUNDLE)}:{version}: {' '.join(last)}")
-    return jar
+    """The path of a Hudi bundle, downloaded if need be; raises EngineUnavailableError."""
+    return resolve_jar(*BUNDLE, version)
 
 
-def _ivy_jar() -> str:
-    try:
-        import pyspark
-    except ImportError as error:
-        raise EngineUnavailableError("PySpark is not installed") from error
-    found = glob.glob(str(Path(pyspark.__file__).parent / "jars" / "ivy-*.jar"))
-    if not found:
-        raise EngineUnavailableError("this PySpark ships no Ivy to resolve jars with")
-    return found[0]
-
-
-class Engine:
-    """One Hudi version in its own process; use as a context manager, one at a time on a small machine.
+class Engine(EngineProcess):
+    """One Hudi version in its own process.
 
     ``memory`` is the driver's heap and ``java_options`` its options, both in Java's spelling.
     """
@@ -80,65 +31,12 @@ class Engine:
     def __init__(self, version: str, scratch: Path, *, memory: str = "1g", java_options: str = QUICK_START) -> None:
         self.version = version
         self.table_version = VERSIONS[version]
-        scratch.mkdir(parents=True, exist_ok=True)
-        self._log_path = scratch / f"hudi-{version}.log"
-        self._log = self._log_path.open("wb")
-        worker = str(Path(__file__).with_name("hudi_worker.py"))
-        self._process = subprocess.Popen(
-            [sys.executable, worker, bundle_jar(version), str(scratch), memory, java_options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            cwd=scratch,
-            env={**os.environ, "TZ": "UTC", "PYTHONWARNINGS": "ignore"},
-        )
-        self._answer()
+        arguments = [bundle_jar(version), str(scratch), memory, java_options]
+        super().__init__(f"Hudi {version}", "hudi_worker.py", scratch, arguments)
 
     def call(self, op: str, **arguments: Any) -> Any:
         """Ask the worker for one operation; raises EngineError with the engine's own message."""
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> Any:
-        stdout = self._process.stdout
-        assert stdout
-        ready, _, _ = select.select([stdout], [], [], ANSWER_WITHIN)
-        line = stdout.readline() if ready else ""
-        if not line:
-            self.close()
-            raise EngineError(f"Hudi {self.version} stopped answering; its log ends:\n{self.log_tail()}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise EngineError(answer["error"])
-        return answer["result"]
-
-    def log_tail(self, lines: int = 30) -> str:
-        """The end of what the JVM logged."""
-        return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-lines:])
-
-    def close(self) -> None:
-        """End the JVM; safe to call twice."""
-        if self._process.stdin and not self._process.stdin.closed:
-            self._process.stdin.close()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
-        self._log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        return self.ask({"op": op, **arguments})
 
 
 class HudiEngineTable:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from interop.hudi_engine import Engine, EngineUnavailableError, HudiEngineTable, bundle_jar
+from interop.engine_process import EngineUnavailableError
+from interop.hudi_engine import Engine, HudiEngineTable, bundle_jar
 
 from lakemeta.errors import CommitConflictError, LakemetaError, StalePlanError
 from lakemeta.hudi import HudiTable

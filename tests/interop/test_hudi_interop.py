@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 import pytest
 from faults import Crash, FaultyStorage
-from interop.hudi_engine import VERSIONS, Engine, EngineUnavailableError, HudiEngineTable, bundle_jar
+from interop.engine_process import EngineUnavailableError
+from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
 
 from lakemeta.hudi import HudiTable
 from lakemeta.plan import Plan

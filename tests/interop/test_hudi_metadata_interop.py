@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from interop.hudi_engine import VERSIONS, Engine, EngineUnavailableError, HudiEngineTable, bundle_jar
+from interop.engine_process import EngineUnavailableError
+from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
 
 from lakemeta.hudi.load import load_config, load_timeline
 from lakemeta.hudi.metadata import decode_cleaner_plan, encode_clean_metadata

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from faults import Crash, FaultyStorage
-from interop.hudi_engine import VERSIONS, Engine, EngineUnavailableError, HudiEngineTable, bundle_jar
+from interop.engine_process import EngineUnavailableError
+from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable

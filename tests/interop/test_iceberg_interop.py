@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from faults import WrappedStorage
 from iceberg_tables import create_table
-from interop.hudi_engine import EngineUnavailableError
-from interop.iceberg_engine import IcebergEngine, runtime_jar
+from interop.engine_process import EngineUnavailableError
+from interop.iceberg_engine import IcebergEngine
 
 from lakemeta.errors import CommitConflictError
 from lakemeta.iceberg import IcebergTable
@@ -34,10 +34,10 @@ LINEAGE = "*, _row_id, _last_updated_sequence_number"
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
     """The real engine."""
     try:
-        runtime_jar()
+        started = IcebergEngine(tmp_path_factory.mktemp("iceberg"))
     except EngineUnavailableError as reason:
         pytest.skip(str(reason))
-    with IcebergEngine(tmp_path_factory.mktemp("iceberg")) as engine:
+    with started as engine:
         yield engine
 
 
