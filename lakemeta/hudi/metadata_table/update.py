@@ -138,7 +138,7 @@ def index_update(
     schema: RecordSchema,
     instant: str,
 ) -> GroupUpdate | None:
-    """The update of one file group of an index of single files, or None if it has no record of a cleaned file.
+    """The update of one file group of an index of single files, or None if it has nothing to say of cleaned files.
 
     ``group`` is (file id, its place among the groups by file id, number of groups), ``records`` the newest
     records of the group that are about cleaned files. Raises CorruptMetadataError if a record lies in a group
@@ -151,11 +151,11 @@ def index_update(
             f"file group {file_id} of metadata partition {partition} has key {keys[0]}, which belongs to another of "
             f"its {groups} groups; rebuild the metadata table"
         )
+    if schema.deletes_by_key:  # nothing has to be decoded, which is most of the work where many files go
+        return GroupUpdate(partition, file_id, deleted_keys=tuple(keys)) if keys else None
     live = {key: record for key in keys if not _is_deleted(record := records[key].decode())}
     if not live:
         return None
-    if schema.deletes_by_key:
-        return GroupUpdate(partition, file_id, deleted_keys=tuple(live))
     values = schema.encode([_tombstone(record, instant) for record in live.values()])
     return GroupUpdate(partition, file_id, puts=tuple(zip((k.encode() for k in live), values, strict=True)))
 
