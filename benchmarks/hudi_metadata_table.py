@@ -1,14 +1,23 @@
 """How fast the metadata table's ``files`` partition is written and read, without a table or an engine.
 
     python benchmarks/hudi_metadata_table.py [--partitions 1000] [--files 200] [--repeat 3]
+    python benchmarks/hudi_metadata_table.py --listing 100000 1000000
 
 Best of ``--repeat`` runs. "write" encodes the records of a clean that deletes every file, as one log file;
 "read" merges a base file of that many live files with that log on top; "list" is the base file alone.
+
+With ``--listing`` a cold process each reads base files of so many files, 250 a partition, and holds the whole listing:
+seconds, time a file beside that of the first size, and the peak of memory above that of the bare process.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from time import perf_counter
 
 from lakemeta.hudi.logfile import LogBlock, read_blocks
@@ -34,13 +43,61 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--listing", type=int, nargs="+", metavar="FILES", help="read so many files in cold processes")
+    parser.add_argument("--base-file", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    names = {
+    if options.base_file is not None:
+        list_base_file(Path(options.base_file))
+    elif options.listing:
+        listings(options.listing, options.repeat)
+    else:
+        write_and_read(options)
+
+
+def file_names(partitions: int, files: int) -> dict[str, list[str]]:
+    """Names like Hudi's, by partition."""
+    return {
         f"region=eu/day={p:06d}": [
-            f"{p:08x}-4d3f-4ad0-9f5a-{f:012x}-0_{f}-{p}-{f}_{INSTANT}.parquet" for f in range(options.files)
+            f"{p:08x}-4d3f-4ad0-9f5a-{f:012x}-0_{f}-{p}-{f}_{INSTANT}.parquet" for f in range(files)
         ]
-        for p in range(options.partitions)
+        for p in range(partitions)
     }
+
+
+def listings(sizes: list[int], repeat: int) -> None:
+    """One row for each size."""
+    print("| files | base file MB | list s | us a file | to the first size | peak MiB |\n| --- " + "| --- " * 5 + "|")
+    first = None
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "base.hfile")
+            path.write_bytes(base_file(file_names(size // 250, 250)))
+            words = [sys.executable, __file__, "--base-file", str(path)]
+            told = [subprocess.run(words, capture_output=True, text=True, check=True).stdout for _ in range(repeat)]
+            megabytes = path.stat().st_size / 1e6
+        seconds = min(float(line.split()[0]) for line in told)
+        peak = max(float(line.split()[1]) for line in told)
+        a_file = seconds / size * 1e6
+        first = first or a_file
+        print(
+            f"| {size} | {megabytes:.0f} | {seconds:.2f} | {a_file:.2f} | {a_file / first:.2f}x | {peak:.0f} |",
+            flush=True,
+        )
+
+
+def list_base_file(path: Path) -> None:
+    """Read one base file, and print the seconds and what the peak of memory grew by, in MiB."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = perf_counter()
+    listing = file_listing(merged_records(layers((str(path), path.read_bytes()), ())))
+    seconds = perf_counter() - started
+    assert listing
+    print(seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def write_and_read(options: argparse.Namespace) -> None:
+    """Records of a clean that deletes every file, and what reading is with and without them."""
+    names = file_names(options.partitions, options.files)
     cleaned = [CleanedPartition(path, files) for path, files in names.items()]
     base = base_file(names)
 
