@@ -73,7 +73,7 @@ def rewrite(
     if plan.is_empty and common.output == "text" and not common.quiet:
         return  # the plan has said that there is nothing to do
     if not plan.is_empty:
-        confirm(yes=yes)
+        confirm(common, yes=yes)
     apply_plan(table, plan, common)
 
 
