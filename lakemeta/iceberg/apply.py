@@ -31,6 +31,7 @@ from lakemeta.iceberg.row_order import row_order
 from lakemeta.iceberg.scanning import live_deletes, scan
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.stored_manifests import StoredManifests
+from lakemeta.iceberg.strays import remove_strays
 from lakemeta.iceberg.write_settings import check_format
 from lakemeta.plan import Rewrite
 from lakemeta.report import Report
@@ -103,7 +104,8 @@ def apply_rewrite(place: Place, plan: Plan, executor: Executor | None, world: Su
     check_format(metadata.properties, write_parquet=job.write_parquet)
     done = _Done()
     if rewrites:
-        _Run(place, job, metadata, _find_inputs(place, metadata, job, rewrites, executor), executor, world, done).all()
+        inputs = _find_inputs(place, metadata, job, rewrites, executor)
+        _Run(place, job, metadata, inputs, executor, world, done, world.new_uuid()).all()
     return _report(plan, place, done)
 
 
@@ -172,10 +174,30 @@ class _Run:
     executor: Executor | None
     world: Surroundings
     done: _Done
+    uuid: str  # names the new data files
     unsettled: dict[int, RewrittenGroup] = attrs.field(factory=dict)  # written, and nobody tried to commit them yet
+    reported: list[RewrittenGroup] = attrs.field(factory=list)
 
     def all(self) -> None:
-        """Rewrite, commit as groups get ready, and look at the result."""
+        """Rewrite, commit as groups get ready, look at the result, and leave no file that is not committed."""
+        try:
+            self._rewrite()
+            self._check_commits()
+            if self.job.remove_dangling_deletes:
+                self._remove_dangling()
+        except CommitStateUnknownError:
+            raise
+        except LakemetaError:
+            self._remove_strays()
+            raise
+        self.done.notes += self._remove_strays()
+
+    @property
+    def _here(self) -> bool:
+        """True if groups are rewritten in this process."""
+        return self.executor is None or isinstance(self.executor, LocalExecutor)
+
+    def _rewrite(self) -> None:
         waiting: list[_Rewritten] = []
         size = self.job.groups_per_commit(len(self.inputs.groups))
         try:
@@ -193,9 +215,6 @@ class _Run:
         except LakemetaError:
             self._remove(list(self.unsettled.values()))
             raise
-        self._check_commits()
-        if self.job.remove_dangling_deletes:
-            self._remove_dangling()
 
     def _rewritten(self) -> Generator[tuple[RewriteGroup, RewrittenGroup | _Failure], None, None]:
         """The groups with what became of them; closing it waits for those under way."""
@@ -204,8 +223,8 @@ class _Run:
         shape = attrs.evolve(
             self.metadata, snapshots=(), refs={}, current_snapshot_id=None, snapshot_log=(), metadata_log=()
         )
-        work = RewriteJob(self.place.operations.storage, shape, self.world.new_uuid(), order, order_id)
-        here = self.executor is None or isinstance(self.executor, LocalExecutor)
+        work = RewriteJob(self.place.operations.storage, shape, self.uuid, order, order_id)
+        here = self._here
         executor = LocalExecutor(self.job.threads) if here or self.executor is None else self.executor
         rewrite = partial(_rewrite_batch, work, here, self.unsettled)
         at_once = self.job.max_concurrent if not here else None
@@ -215,6 +234,7 @@ class _Run:
                 for group, result in zip(part, results, strict=True):
                     if isinstance(result, RewrittenGroup):
                         self.unsettled[group.group] = result
+                        self.reported.append(result)
                     yield group, result
             finally:
                 if isinstance(results, Generator):
@@ -318,6 +338,22 @@ class _Run:
     def _remove(self, results: Sequence[RewrittenGroup]) -> None:
         files = [file.file_path for result in results for file in result.files]
         remove_files(self.place.operations.storage, files)
+
+    def _remove_strays(self) -> list[str]:
+        """Remove files of attempts that were lost elsewhere; in this process an attempt removes its own."""
+        if self._here:
+            return []
+        notes = remove_strays(
+            self.place.operations.storage,
+            self.metadata,
+            self.uuid,
+            [file.file_path for result in self.reported for file in result.files],
+            [file.file_path for _, result in self.done.groups for file in result.files],
+            everywhere=len(self.reported) < len(self.inputs.groups),
+        )
+        for note in notes:
+            _log.warning("%s", note)
+        return notes
 
 
 def _vectors(batch: Sequence[_Rewritten]) -> tuple[DataFile, ...]:

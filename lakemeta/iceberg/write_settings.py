@@ -6,6 +6,7 @@ Engine classes: Parquet.WriteBuilder, OutputFileFactory, LocationProviders.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
@@ -113,6 +114,21 @@ def file_name(group: int, attempt: int, uuid: str, count: int) -> str:
     return f"{group:05d}-{attempt}-{uuid}-{count:05d}.parquet"
 
 
+def is_name_of(uuid: str, name: str) -> bool:
+    """True for a :func:`file_name` of the rewrite ``uuid``, also with the hash that may stand before it."""
+    return re.fullmatch(rf"([01]{{8}}-)?\d{{5,}}-\d+-{re.escape(uuid)}-\d{{5,}}\.parquet", name) is not None
+
+
+def data_root(location: str, properties: Mapping[str, str]) -> str:
+    """The directory below which all new data files go. ``location`` is the table's."""
+    return properties.get("write.data.path", f"{location}/data").rstrip("/")
+
+
+def hashes_names(properties: Mapping[str, str]) -> bool:
+    """True for the object storage layout, where a file's directory depends on the file's name."""
+    return bool_property(properties, "write.object-storage.enabled", False)
+
+
 def data_location(location: str, properties: Mapping[str, str], partition_path: str, name: str) -> str:
     """Where a new data file goes. ``location`` is the table's; ``partition_path`` is empty if unpartitioned.
 
@@ -127,9 +143,9 @@ def data_location(location: str, properties: Mapping[str, str], partition_path: 
     for old in ("write.object-storage.path", "write.folder-storage.path"):
         if old in properties and "write.data.path" not in properties:
             raise UnsupportedFeatureError(f"table property {old} is no longer supported; set write.data.path")
-    root = properties.get("write.data.path", f"{location}/data").rstrip("/")
+    root = data_root(location, properties)
     in_partition = f"{partition_path}/{name}" if partition_path else name
-    if not bool_property(properties, "write.object-storage.enabled", False):
+    if not hashes_names(properties):
         return f"{root}/{in_partition}"
     partitioned_paths = bool_property(properties, "write.object-storage.partitioned-paths", True)
     return _hashed(root, location, in_partition if partitioned_paths else name, partitioned_paths)

@@ -158,7 +158,7 @@ def test_a_slow_task_is_overtaken(executor: SparkExecutor, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("trouble", ["kill", "slow"])
 def test_an_iceberg_rewrite_whose_worker_is_lost(trouble: str, executor: SparkExecutor, tmp_path: Path) -> None:
-    """All rows are there once, one snapshot was committed, and what the lost attempt wrote is in no snapshot."""
+    """All rows are there once, one snapshot was committed, and what the lost attempt wrote is gone."""
     root = tmp_path / "t"
     made = create_table(LocalStorage(), str(root), partitioned=True)
     for start in (0, 10, 20):
@@ -176,3 +176,6 @@ def test_an_iceberg_rewrite_whose_worker_is_lost(trouble: str, executor: SparkEx
     assert after.rows() == before
     assert len(after.live(0)) == 2
     assert len(made.metadata.snapshots) == snapshots + 1
+    assert {str(path) for path in root.glob("data/**/*.parquet")} == {
+        path for path in after.referenced() if path.endswith(".parquet")
+    }
