@@ -7,7 +7,8 @@ Rules of this module:
    when another clean was made or requested, when something was rolled back or restored, when the earliest commit to
    retain is no longer completed, or when a planned file would no longer be deleted by the same policy and earliest
    commit.
-3. A LAZY clean is planned as if the failed writes were gone, so rolling back just those makes it stale in no way.
+3. A plan of nothing is stale only if a clean was requested since, which applying it would execute.
+4. A LAZY clean is planned as if the failed writes were gone, so rolling back just those makes it stale in no way.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lakemeta.plan import Delete, DeletePartition, Keep
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.options import CleanOptions
@@ -59,17 +60,18 @@ def planned_failures(plan: Plan) -> frozenset[str]:
 def refuse_stale(
     place: Place, plan: Plan, options: CleanOptions, state: TableState, executor: Executor, *, has_work: bool
 ) -> None:
-    """Raise StalePlanError if the table has moved in a way that could make a clean plan wrong (rules 2 and 3)."""
+    """Raise StalePlanError if the table has moved in a way that could make a clean plan wrong (rules 2 to 4)."""
     facts = plan.header.facts
     if state.digest == facts.get("timeline_digest"):
         return
+    waiting = facts.get("pending_cleans", ())
     if not has_work:
-        raise StalePlanError("the timeline has moved since this plan of nothing was made; plan again")
+        _refuse_new_cleans(state, waiting)
+        return
     failed = planned_failures(plan)
     based_on = plan.header.based_on or ""
     if based_on not in {instant.requested for instant in state.timeline} | failed:
         raise StalePlanError(f"instant {based_on}, the newest one the plan knew, is gone from the timeline; plan again")
-    waiting = facts.get("pending_cleans", ())
     for instant in state.timeline:
         begun = not instant.completed and instant.requested not in waiting
         if instant.action == "clean" and (instant.requested > based_on or begun):
@@ -82,6 +84,13 @@ def refuse_stale(
     if earliest and earliest not in completed:
         raise StalePlanError(f"the earliest commit to retain, {earliest}, is no longer on the timeline; plan again")
     _refuse_changed_files(place, plan, options, state, executor)
+
+
+def _refuse_new_cleans(state: TableState, waiting: Collection[str]) -> None:
+    """A plan of nothing is wrong in no way, but executes pending cleans: those that it knew, no others."""
+    new = next((i for i in state.timeline.cleans.pending if i.requested not in waiting), None)
+    if new is not None:
+        raise StalePlanError(f"{new} was made since the plan; plan again")
 
 
 def _undone(place: Place, state: TableState, instant: Instant, executor: Executor) -> frozenset[str]:

@@ -185,11 +185,15 @@ def test_earliest_commit_archived(table: TableFiles) -> None:
 
 
 def test_a_plan_of_nothing(table: TableFiles) -> None:
-    """A plan of nothing says so of one moment only."""
+    """A plan of nothing does nothing, whatever came since, unless it would execute a clean that it did not know."""
     plan = make_plan(table, {"hoodie.clean.commits.retained": "30"})
     apply(table, plan)
     table.commit({"p1": "a"})
-    is_refused(table, plan, "plan of nothing")
+    before = tree(table.root)
+    apply(table, plan)
+    assert tree(table.root) == before
+    table.put(f"{at(8)}.clean.requested", clean_plan({}))
+    is_refused(table, plan, "was made since the plan")
 
 
 @pytest.mark.parametrize(
