@@ -55,6 +55,7 @@ class AsyncCleaner:
         executor: Executor | None = None,
         table_services_enabled: bool = True,
         inline_scheduling: bool = False,
+        assume_single_writer: bool = False,
         on_error: Callable[[Exception], None] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
@@ -62,7 +63,8 @@ class AsyncCleaner:
 
         With ``table_services_enabled`` false nothing is ever started, as with ``hoodie.table.services.enabled=false``.
         With ``inline_scheduling`` the plan is made and requested in the caller's thread, at a moment when the writer
-        holds still, and only executed in the background.
+        holds still, and only executed in the background. ``assume_single_writer`` goes ahead without a lock that lakemeta
+        cannot take.
         """
         self._url = url
         self._options = dict(options or {})
@@ -70,6 +72,7 @@ class AsyncCleaner:
         self._executor = _Cancellable(executor or LocalExecutor())
         self._enabled = table_services_enabled
         self._inline = inline_scheduling
+        self._single_writer = assume_single_writer
         self._on_error = on_error
         self._on_event = on_event
         self._pool: ThreadPoolExecutor | None = None
