@@ -20,6 +20,7 @@ from lakemeta.errors import CommitStateUnknownError, CorruptMetadataError, Lakem
 from lakemeta.executor import LocalExecutor, batched
 from lakemeta.iceberg.commit import commit, remove_files
 from lakemeta.iceberg.dangling import dangling_deletes
+from lakemeta.iceberg.interrupted import Mark, left_behind
 from lakemeta.iceberg.job_options import MAX_COMMITS, PARTIAL, JobOptions
 from lakemeta.iceberg.manifest_filter import file_key
 from lakemeta.iceberg.new_manifests import NewManifests
@@ -102,10 +103,11 @@ def apply_rewrite(place: Place, plan: Plan, executor: Executor | None, world: Su
     if plan.header.facts.get("table_uuid") != metadata.table_uuid:
         raise StalePlanError(f"the table at {place.url} is not the one that was planned; make the plan again")
     check_format(metadata.properties, write_parquet=job.write_parquet)
-    done = _Done()
+    done = _Done(notes=left_behind(place.operations, metadata, executor))
     if rewrites:
         inputs = _find_inputs(place, metadata, job, rewrites, executor)
-        _Run(place, job, metadata, inputs, executor, world, done, world.new_uuid()).all()
+        mark = Mark(place.operations, world.new_uuid(), world.now_ms())
+        _Run(place, job, metadata, inputs, executor, world, done, mark).all()
     return _report(plan, place, done)
 
 
@@ -174,12 +176,13 @@ class _Run:
     executor: Executor | None
     world: Surroundings
     done: _Done
-    uuid: str  # names the new data files
+    mark: Mark  # its uuid is in the names of all new data files
     unsettled: dict[int, RewrittenGroup] = attrs.field(factory=dict)  # written, and nobody tried to commit them yet
     reported: list[RewrittenGroup] = attrs.field(factory=list)
 
     def all(self) -> None:
         """Rewrite, commit as groups get ready, look at the result, and leave no file that is not committed."""
+        self.mark.begin()
         try:
             self._rewrite()
             self._check_commits()
@@ -188,9 +191,16 @@ class _Run:
         except CommitStateUnknownError:
             raise
         except LakemetaError:
-            self._remove_strays()
+            self._clean_up()
             raise
-        self.done.notes += self._remove_strays()
+        self.done.notes += self._clean_up()
+
+    def _clean_up(self) -> list[str]:
+        """Remove strays, and the mark if none stays; sentences about those that do."""
+        strays = self._remove_strays()
+        if not strays:
+            self.mark.end()
+        return strays
 
     @property
     def _here(self) -> bool:
@@ -223,7 +233,7 @@ class _Run:
         shape = attrs.evolve(
             self.metadata, snapshots=(), refs={}, current_snapshot_id=None, snapshot_log=(), metadata_log=()
         )
-        work = RewriteJob(self.place.operations.storage, shape, self.uuid, order, order_id)
+        work = RewriteJob(self.place.operations.storage, shape, self.mark.uuid, order, order_id)
         here = self._here
         executor = LocalExecutor(self.job.threads) if here or self.executor is None else self.executor
         rewrite = partial(_rewrite_batch, work, here, self.unsettled)
@@ -285,7 +295,9 @@ class _Run:
         """Commit the update that a function gives for a version of the table; None is nothing to do."""
         operations = self.place.operations
         taken = operations.current().metadata.snapshots_by_id
-        new = NewManifests(operations.metadata_location, self.world.new_uuid(), self.world.new_snapshot_id(taken))
+        commit_uuid = self.world.new_uuid()
+        self.mark.committing(commit_uuid)
+        new = NewManifests(operations.metadata_location, commit_uuid, self.world.new_snapshot_id(taken))
         stored = StoredManifests(operations.storage, {}, self.executor)
 
         def change(base: Base) -> Draft | None:
@@ -346,7 +358,7 @@ class _Run:
         notes = remove_strays(
             self.place.operations.storage,
             self.metadata,
-            self.uuid,
+            self.mark.uuid,
             [file.file_path for result in self.reported for file in result.files],
             [file.file_path for _, result in self.done.groups for file in result.files],
             everywhere=len(self.reported) < len(self.inputs.groups),

@@ -19,6 +19,7 @@ from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.hadoop import HadoopTableOperations
 from lakemeta.iceberg.planning import Place
 from lakemeta.iceberg.table import IcebergTable
+from lakemeta.report import Report
 from lakemeta.storage import LocalStorage
 
 OPTIONS = {
@@ -58,11 +59,11 @@ def opened(root: Path, storage, seed: int) -> tuple[IcebergTable, object]:
     return table, still_world(seed)
 
 
-def run(root: Path, storage, options: dict[str, str], seed: int) -> None:
+def run(root: Path, storage, options: dict[str, str], seed: int) -> Report:
     table, world = opened(root, storage, seed)
     # One thread, so that the n-th operation is the same one on every run.
     executor = LocalExecutor(1)
-    table.apply(table.plan_rewrite_data_files(options, executor=executor), executor=executor, world=world)
+    return table.apply(table.plan_rewrite_data_files(options, executor=executor), executor=executor, world=world)
 
 
 def names(root: Path) -> set[str]:
@@ -72,7 +73,7 @@ def names(root: Path) -> set[str]:
 @pytest.mark.parametrize("when", ["before", "half", "after"])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_crash_anywhere(original, tmp_path, options, when):
-    """At every point all rows are there, nothing referenced is missing, and what is left over is unreferenced."""
+    """At every point all rows are there and nothing referenced is missing; the next run names what is left over."""
     rows = TableState.local(original).rows()
     for at in count(1):
         root = original  # the table's own place: its metadata names it
@@ -83,14 +84,23 @@ def test_a_crash_anywhere(original, tmp_path, options, when):
             run(root, storage, OPTIONS[options], seed=1)
         check(root, rows)
         if storage.crashed:
-            run(root, LocalStorage(), OPTIONS[options], seed=2)
+            left = left_over(root)
+            report = run(root, LocalStorage(), OPTIONS[options], seed=2)
             check(root, rows)
+            assert left_over(root) == left
+            assert [path for path in sorted(left) if not any(path in note for note in report.notes)] == []
+            assert bool(list(root.glob("metadata/.lakemeta-rewrite-*"))) == bool(left)
             assert len(TableState.local(root).live(0)) == 2
         shutil.rmtree(root)
         saved.rename(root)
         if not storage.crashed:
             break
     assert at > 5
+
+
+def left_over(root: Path) -> set[str]:
+    """The data files, manifests and lists that no snapshot names."""
+    return {path for path in names(root) - TableState.local(root).referenced() if path.endswith((".parquet", ".avro"))}
 
 
 def check(root: Path, rows: list[str]) -> None:

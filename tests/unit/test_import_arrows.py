@@ -65,6 +65,7 @@ ICEBERG_IO = [
     "sample",
     "scanning",
     "stored_manifests",
+    "interrupted",
     "strays",
     "table",
     "why",
