@@ -63,8 +63,8 @@ class AsyncCleaner:
 
         With ``table_services_enabled`` false nothing is ever started, as with ``hoodie.table.services.enabled=false``.
         With ``inline_scheduling`` the plan is made and requested in the caller's thread, at a moment when the writer
-        holds still, and only executed in the background. ``assume_single_writer`` goes ahead without a lock that lakemeta
-        cannot take.
+        holds still, and only executed in the background. ``assume_single_writer`` goes ahead without a lock that
+        lakemeta cannot take.
         """
         self._url = url
         self._options = dict(options or {})
