@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 PROPERTIES = ".hoodie/hoodie.properties"
 _HEAD = 64 * 1024  # reaches past the Avro schema in the header of a commit
 _TAIL = 16
-_WAITS = (0.05, 0.1, 0.2, 0.4)  # seconds between reads of a timeline that moves under the reader
+_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between reads of a timeline that moves under the reader
 T = TypeVar("T")
 
 
