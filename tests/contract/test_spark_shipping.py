@@ -31,8 +31,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("lakemeta-*.whl")).rename(folder / "lakemeta.zip")
 
 
-def submit(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run spark-submit on a cluster of processes that does not find lakemeta by itself."""
+def python_without_lakemeta(folder: Path, *, dependencies: bool) -> Path:
+    """An environment whose Python has what lakemeta needs, or nothing at all, and in no case lakemeta."""
+    venv.create(folder, symlinks=True)
+    if dependencies:
+        packages = next(folder.glob("lib/python*/site-packages"))
+        for found in (path for place in site.getsitepackages() for path in Path(place).iterdir()):
+            if "lakemeta" not in found.name and not (packages / found.name).exists():
+                (packages / found.name).symlink_to(found)
+    return folder / "bin" / "python"
+
+
+def submit(arguments: list[str], cwd: Path, python: Path) -> subprocess.CompletedProcess[str]:
+    """Run spark-submit on a cluster of processes whose workers run ``python``."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -40,7 +51,8 @@ def submit(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(python),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     environment.pop("PYTHONPATH", None)
@@ -56,7 +68,8 @@ def test_spark_submit_ships_the_wheel(wheel: Path, tmp_path: Path) -> None:
     script.write_text(ENTRY_SCRIPT)
     settings = [word for key, value in case.options.items() for word in ("--set", f"{key}={value}")]
     clean = ["clean", root, *settings, "--now", case.now.isoformat(), "--yes", "--output", "jsonl"]
-    done = submit(["--py-files", str(wheel), str(script), *clean, "--executor", "spark"], tmp_path)
+    python = python_without_lakemeta(tmp_path / "env", dependencies=True)
+    done = submit(["--py-files", str(wheel), str(script), *clean, "--executor", "spark"], tmp_path, python)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))["deleted_files"] == len(
         case.planned_files()
@@ -68,21 +81,20 @@ def test_a_packed_environment(wheel: Path, tmp_path: Path) -> None:
     """Workers run the Python of an archive, which has lakemeta; they find it nowhere else."""
     root = load_cases()[CASE].unpack(tmp_path / "t")
     environment = tmp_path / "env"
-    venv.create(environment, symlinks=True)
-    packages = next(environment.glob("lib/python*/site-packages"))
-    zipfile.ZipFile(wheel).extractall(packages)
-    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
+    python = python_without_lakemeta(environment, dependencies=True)
+    zipfile.ZipFile(wheel).extractall(next(environment.glob("lib/python*/site-packages")))
     with tarfile.open(tmp_path / "env.tar.gz", "w:gz", compresslevel=1) as archive:
         archive.add(environment, ".")
     arguments = ["--archives", f"{tmp_path / 'env.tar.gz'}#env", "--conf=spark.pyspark.python=./env/bin/python"]
-    done = submit([*arguments, str(_planning_script(tmp_path, root))], tmp_path)
+    done = submit([*arguments, str(_planning_script(tmp_path, root))], tmp_path, python)
     assert "planned with spark" in done.stdout, done.stdout + done.stderr[-3000:]
 
 
 def test_a_worker_without_lakemeta(tmp_path: Path) -> None:
     """A sentence says which module is missing and where to read on; nothing is a Java trace."""
     root = load_cases()[CASE].unpack(tmp_path / "t")
-    done = submit([str(_planning_script(tmp_path, root))], tmp_path)
+    python = python_without_lakemeta(tmp_path / "env", dependencies=False)
+    done = submit([str(_planning_script(tmp_path, root))], tmp_path, python)
     assert "a worker has no module lakemeta_spark; docs/spark.md" in done.stdout, done.stderr[-3000:]
     assert "\tat " not in done.stdout
 
