@@ -19,9 +19,9 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
+from iceberg_rewrite import make_files, make_table
 from interop.engine_process import resolve_jar
 from interop.iceberg_engine import RUNTIME
-from iceberg_rewrite import make_files, make_table
 from pyspark.sql import SparkSession
 
 TIMES = "{:.2f} / {:.2f}"
