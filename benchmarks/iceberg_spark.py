@@ -87,9 +87,8 @@ def main() -> None:
     print(
         "| target | lakemeta s (min / median) | Spark s (min / median) | ratio of medians |\n| --- | --- | --- | --- |"
     )
-    print(
-        f"| {given.target >> 20} MiB | {' | '.join(cells)} | {statistics.median(theirs) / statistics.median(ours):.1f}x |"
-    )
+    ratio = statistics.median(theirs) / statistics.median(ours)
+    print(f"| {given.target >> 20} MiB | {' | '.join(cells)} | {ratio:.1f}x |")
 
 
 if __name__ == "__main__":
