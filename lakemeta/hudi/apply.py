@@ -36,7 +36,7 @@ from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.hudi.planning import Place, timezone
 from lakemeta.hudi.rollback_apply import Failures, find_failures, notes, undo
 from lakemeta.hudi.staleness import planned_failures, refuse_foreign, refuse_stale
-from lakemeta.report import Report
+from lakemeta.report import Report, count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,16 +173,17 @@ def report(place: Place, plan: Plan, executed: Sequence[Executed], rolled_back: 
     sizes = {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
     last = executed[-1] if executed else None
     unfinished = [note for done in rolled_back for note in notes(done)]
+    deleted, absent, failed = count(outcomes)
     return Report(
         plan=plan.header.plan,
         table=plan.header.table,
         committed=last.instant if last else None,
-        deleted_files=sum(o.status == "deleted" for o in outcomes),
-        absent_files=sum(o.status == "absent" for o in outcomes),
+        deleted_files=deleted,
+        absent_files=absent,
         freed_bytes=sum(sizes.get(o.path, 0) for o in outcomes if o.status == "deleted")
         + sum(done.freed for done in rolled_back),
         deleted_directories=sum(len(clean.dropped) for clean in executed),
-        failed=tuple(outcome for outcome in outcomes if not outcome.done),
+        failed=failed,
         result={**_result(executed), "commits_rollback": [done.instant for done in rolled_back if done.complete]},
         notes=(*plan.header.facts.get("notes", ()), *(n for clean in executed for n in clean.notes), *unfinished),
     )

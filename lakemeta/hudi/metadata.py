@@ -84,7 +84,7 @@ class CompactionOperation:
 
 def decode_commit(data: bytes, where: str) -> CommitMetadata:
     """Read a completed commit, delta commit or replace commit in either encoding."""
-    record = _one_record(data, where) if data.startswith(MAGIC) else _json_object(data, where)
+    record = one_record(data, where) if data.startswith(MAGIC) else _json_object(data, where)
     stats, replaced = record.get("partitionToWriteStats"), record.get("partitionToReplaceFileIds")
     for value in (stats, replaced):
         if not isinstance(value, dict | None):
@@ -99,7 +99,7 @@ def decode_commit(data: bytes, where: str) -> CommitMetadata:
 
 def decode_clean(data: bytes, where: str) -> CleanMetadata:
     """Read a completed clean."""
-    record = _one_record(data, where)
+    record = one_record(data, where)
     _check_version(record, where)
     savepoints = (record.get("extraMetadata") or {}).get(SAVEPOINTED_TIMESTAMPS, "")
     return CleanMetadata(
@@ -111,7 +111,7 @@ def decode_clean(data: bytes, where: str) -> CleanMetadata:
 
 def decode_cleaner_plan(data: bytes, where: str) -> CleanerPlan:
     """Read the plan of a requested clean; plans older than version 2 are refused."""
-    record = _one_record(data, where)
+    record = one_record(data, where)
     _check_version(record, where)
     earliest = record.get("earliestInstantToRetain")
     by_partition = record.get("filePathsToBeDeletedPerPartition") or {}
@@ -157,19 +157,19 @@ def encode_clean_metadata(record: Mapping[str, Any]) -> bytes:
 
 def decode_savepoint(data: bytes, where: str) -> frozenset[str]:
     """The names of the data files that a completed savepoint pins, in all its partitions."""
-    partitions = _one_record(data, where).get("partitionMetadata") or {}
+    partitions = one_record(data, where).get("partitionMetadata") or {}
     return frozenset(name for p in partitions.values() for name in p.get("savepointDataFile") or ())
 
 
 def decode_compaction_plan(data: bytes, where: str) -> tuple[CompactionOperation, ...]:
     """The operations of a requested compaction or log compaction."""
-    operations = _one_record(data, where).get("operations") or ()
+    operations = one_record(data, where).get("operations") or ()
     return tuple(CompactionOperation(o["partitionPath"], o["fileId"], o["baseInstantTime"]) for o in operations)
 
 
 def requested_replace_is_clustering(data: bytes, where: str) -> bool:
     """True if a requested replace commit (table version 6) is a clustering and not an overwrite."""
-    return bool(data) and _one_record(data, where).get("operationType") == "CLUSTER"
+    return bool(data) and one_record(data, where).get("operationType") == "CLUSTER"
 
 
 def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
@@ -201,7 +201,8 @@ def _check_version(record: Mapping[str, Any], where: str) -> None:
         raise UnsupportedFeatureError(f"{where} has clean version {version}; lakemeta handles version 2 only")
 
 
-def _one_record(data: bytes, where: str) -> dict[str, Any]:
+def one_record(data: bytes, where: str) -> dict[str, Any]:
+    """The only record of an Avro container; raises CorruptMetadataError if it holds none or several."""
     _, records = read_container(data, where)
     if len(records) != 1 or not isinstance(records[0], dict):
         raise CorruptMetadataError(f"{where} holds {len(records)} records where one was expected; restore it")

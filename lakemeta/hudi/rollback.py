@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakemeta.avro import read_container, write_container
+from lakemeta.avro import write_container
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.filegroup import View, build_file_groups
 from lakemeta.hudi.filenames import BaseFile, LogFile, parse_base_file, parse_log_file
-from lakemeta.hudi.metadata import engine_schema
+from lakemeta.hudi.metadata import engine_schema, one_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -140,7 +140,7 @@ def listing_requests(
 
 def decode_rollback_plan(data: bytes, where: str) -> RollbackPlan:
     """Read ``<ts>.rollback.requested``."""
-    record = _one_record(data, where)
+    record = one_record(data, where)
     target = record.get("instantToRollback")
     if not target:
         raise CorruptMetadataError(f"{where} does not say what it rolls back; delete that file and roll back again")
@@ -181,7 +181,7 @@ def encode_rollback_plan(plan: RollbackPlan) -> bytes:
 
 def decode_rolled_back(data: bytes, where: str) -> frozenset[str]:
     """The requested times of the writes that a completed rollback undid."""
-    return frozenset(_one_record(data, where).get("commitsRollback") or ())
+    return frozenset(one_record(data, where).get("commitsRollback") or ())
 
 
 def encode_rollback_metadata(record: Mapping[str, Any]) -> bytes:
@@ -239,11 +239,3 @@ def _merged(requests: Sequence[RollbackRequest]) -> tuple[RollbackRequest, ...]:
             request = attrs.evolve(earlier, log_blocks={**earlier.log_blocks, **request.log_blocks})
         merged[key] = request
     return tuple(merged.values())
-
-
-def _one_record(data: bytes, where: str) -> dict[str, Any]:
-    _, records = read_container(data, where)
-    if len(records) != 1 or not isinstance(records[0], dict):
-        raise CorruptMetadataError(f"{where} holds {len(records)} records where one was expected; restore it")
-    record: dict[str, Any] = records[0]
-    return record

@@ -26,7 +26,7 @@ from lakemeta.hudi.rollback import decode_rolled_back
 from lakemeta.hudi.rollback_planning import PLAN_KIND, FailedWrite, failed_write, pending_rollbacks
 from lakemeta.hudi.rollback_run import RolledBack, roll_back
 from lakemeta.hudi.staleness import refuse_foreign
-from lakemeta.report import Report
+from lakemeta.report import Report, count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -130,14 +130,15 @@ def _refuse_different(place: Place, plan: Plan, write: FailedWrite) -> None:
 def _report(plan: Plan, done: Sequence[RolledBack]) -> Report:
     outcomes = [outcome for one in done for outcome in one.outcomes]
     complete = [one for one in done if one.complete]
+    deleted, absent, failed = count(outcomes)
     return Report(
         plan=plan.header.plan,
         table=plan.header.table,
         committed=complete[-1].rollback if complete else None,
-        deleted_files=sum(o.status == "deleted" for o in outcomes),
-        absent_files=sum(o.status == "absent" for o in outcomes),
+        deleted_files=deleted,
+        absent_files=absent,
         freed_bytes=sum(one.freed for one in done),
-        failed=tuple(outcome for outcome in outcomes if not outcome.done),
+        failed=failed,
         result={
             "commits_rollback": [one.instant for one in complete],
             "rollbacks": [one.rollback for one in complete],
