@@ -131,7 +131,8 @@ def apply_plan(
 def save_plan(plan: Plan, out: Path) -> None:
     """Write the plan file; raises OptionError if it cannot be written."""
     try:
-        out.write_text(plan.dumps(), encoding="utf-8")
+        with out.open("w", encoding="utf-8") as file:
+            file.writelines(plan.to_lines())
     except OSError as error:
         raise OptionError(f"the plan cannot be written to {out}: {error.strerror}") from None
 

@@ -24,7 +24,7 @@ _WIDE: Final = 10_000  # a pipe has no width: never cut a path
 def show_plan(plan: Plan, output: str, *, explain: bool = False) -> None:
     """Print a plan: a summary (every file with ``explain``), one JSON object, or the plan file's lines."""
     if output == "jsonl":
-        click.echo(plan.dumps(), nl=False)
+        click.get_text_stream("stdout").writelines(plan.to_lines())
     elif output == "json":
         operations = [operation_to_json(op) for op in plan.operations]
         totals = {"files": plan.files, "bytes": plan.bytes}
@@ -106,6 +106,9 @@ def _plan_text(plan: Plan, *, explain: bool) -> None:
     folders = len(plan.dropped_partitions())
     dropped = f" and {count_of(folders, 'directory').replace('directorys', 'directories')}" if folders else ""
     click.echo(f"Total: {count_of(plan.files, 'file')}{dropped}, {human_bytes(plan.bytes)}")
+    if "wholly_matching_files" in facts:
+        whole, others = (count_of(facts[f"{how}_matching_files"], "file") for how in ("wholly", "possibly"))
+        click.echo(f"Filter: all rows of {whole} match, some rows of {others} may not; whole files are rewritten")
 
 
 def _summary(plan: Plan) -> None:
