@@ -24,7 +24,7 @@ _WIDE: Final = 10_000  # a pipe has no width: never cut a path
 def show_plan(plan: Plan, output: str, *, explain: bool = False) -> None:
     """Print a plan: a summary (every file with ``explain``), one JSON object, or the plan file's lines."""
     if output == "jsonl":
-        click.get_text_stream("stdout").writelines(plan.to_lines())
+        sys.stdout.writelines(plan.to_lines())
     elif output == "json":
         operations = [operation_to_json(op) for op in plan.operations]
         totals = {"files": plan.files, "bytes": plan.bytes}
