@@ -82,7 +82,10 @@ class DeletePartition:
 
 @attrs.frozen(slots=True)
 class Rewrite:
-    """Rewrite one group of data files into ``expected_outputs`` files; ``bytes`` is the size of its inputs."""
+    """Rewrite one group of data files into ``expected_outputs`` files; ``bytes`` is the size of its inputs.
+
+    ``wholly_matching`` says of a plan with a filter how many inputs hold only rows that match it, for certain.
+    """
 
     op: ClassVar[str] = "rewrite"
     group: int
@@ -94,6 +97,7 @@ class Rewrite:
     expected_outputs: int
     split_size: int | None = None
     max_output_size: int | None = None
+    wholly_matching: int | None = None
 
     @property
     def sort_key(self) -> tuple[str, int, str]:

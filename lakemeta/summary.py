@@ -78,6 +78,12 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Iterable[str]]) -> s
     return f"<p>{escape(title)}</p><table><tr>{head}</tr>{body}</table>{more}"
 
 
+def _matching(op: Rewrite) -> str:
+    if op.wholly_matching is None:
+        return ""
+    return "; all rows match" if op.wholly_matching == len(op.inputs) else "; some rows may not match"
+
+
 def _entry(op: object) -> tuple[tuple[str, str, str], int, int]:
     if isinstance(op, Delete | Keep):
         return (op.partition, op.op, op.reason), 1, op.size
@@ -85,6 +91,10 @@ def _entry(op: object) -> tuple[tuple[str, str, str], int, int]:
         return (op.partition, "drop directory", op.reason), 0, 0
     if isinstance(op, Rewrite):
         partition = "/".join(f"{k}={v}" for k, v in op.partition.items())
-        return (partition, op.op, f"into {count_of(op.expected_outputs, 'file')}"), len(op.inputs), op.bytes
+        return (
+            (partition, op.op, f"into {count_of(op.expected_outputs, 'file')}{_matching(op)}"),
+            len(op.inputs),
+            op.bytes,
+        )
     assert isinstance(op, Expire)
     return (op.kind, op.op, op.reason), 1, 0

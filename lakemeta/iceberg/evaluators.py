@@ -1,7 +1,8 @@
 """What a filter says about whole manifests, partitions and files: may rows in there match?
 
 Pruning is inclusive: a manifest or file is left out only if no row in it can match. The rules are those of the
-engine's InclusiveMetricsEvaluator, ManifestEvaluator and Transform.project.
+engine's InclusiveMetricsEvaluator, ManifestEvaluator and Transform.project. Whether all rows match is said by
+``strict_evaluators``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.spec import PartitionField, PartitionSpec
 
 _IN_LIMIT: Final = 200  # beyond so many values, in is not worth testing
-_UNARY: Final = ("is-null", "not-null", "is-nan", "not-nan")
+UNARY: Final = frozenset(("is-null", "not-null", "is-nan", "not-nan"))
 _CLOSED: Final[dict[Op, Op]] = {"lt": "lt-eq", "gt": "gt-eq"}
 
 
@@ -71,11 +72,11 @@ def file_may_match(expression: Expression, file: DataFile) -> bool:
     """False if the metrics of a file rule out that any of its rows matches."""
     if file.record_count == 0:
         return False
-    return file.record_count < 0 or _may_match(expression, lambda p: _metrics_column(p, file))
+    return file.record_count < 0 or _may_match(expression, lambda p: metrics_column(p, file))
 
 
 @attrs.frozen(slots=True)
-class _Column:
+class Column:
     """What is known of a column's values somewhere; bounds are None where nothing is known."""
 
     lower: Value
@@ -87,10 +88,10 @@ class _Column:
     incomparable: bool  # every value is null or NaN
 
 
-def _summary_column(predicate: Predicate, summary: PartitionFieldSummary) -> _Column:
+def _summary_column(predicate: Predicate, summary: PartitionFieldSummary) -> Column:
     kind, none = predicate.type, summary.lower_bound is None
     is_float = str(kind) in ("float", "double")
-    return _Column(
+    return Column(
         lower=None if summary.lower_bound is None else values.from_bytes(kind, summary.lower_bound),
         upper=None if summary.upper_bound is None else values.from_bytes(kind, summary.upper_bound),
         may_be_null=summary.contains_null,
@@ -101,7 +102,8 @@ def _summary_column(predicate: Predicate, summary: PartitionFieldSummary) -> _Co
     )
 
 
-def _metrics_column(predicate: Predicate, file: DataFile) -> _Column:
+def metrics_column(predicate: Predicate, file: DataFile) -> Column:
+    """What the metrics of a file say about the column that a predicate tests."""
     field_id, kind = predicate.field_id, predicate.type
     count = (file.value_counts or {}).get(field_id)
     nulls = (file.null_value_counts or {}).get(field_id)
@@ -111,7 +113,7 @@ def _metrics_column(predicate: Predicate, file: DataFile) -> _Column:
     only_null = count is not None and count == nulls
     only_nan = nans is not None and nans == count
     low = None if lower is None else values.from_bytes(kind, lower)
-    return _Column(
+    return Column(
         lower=low if low == low else None,  # a NaN bound means that the writer did not know
         upper=None if upper is None else values.from_bytes(kind, upper),
         may_be_null=nulls != 0,
@@ -122,7 +124,7 @@ def _metrics_column(predicate: Predicate, file: DataFile) -> _Column:
     )
 
 
-def _may_match(expression: Expression, column: Callable[[Predicate], _Column]) -> bool:
+def _may_match(expression: Expression, column: Callable[[Predicate], Column]) -> bool:
     if isinstance(expression, And):
         return _may_match(expression.left, column) and _may_match(expression.right, column)
     if isinstance(expression, Or):
@@ -130,14 +132,14 @@ def _may_match(expression: Expression, column: Callable[[Predicate], _Column]) -
     if isinstance(expression, Always):
         return expression.result
     known = column(expression)
-    if expression.op in _UNARY:
+    if expression.op in UNARY:
         return _unary_may_match(expression.op, known)
     if expression.op in ("not-eq", "not-in", "not-starts-with"):
         return _negative_may_match(expression, known)
     return not known.incomparable and _value_may_match(expression, known)
 
 
-def _unary_may_match(op: Op, column: _Column) -> bool:
+def _unary_may_match(op: Op, column: Column) -> bool:
     if op == "is-null":
         return column.may_be_null
     if op == "not-null":
@@ -147,7 +149,7 @@ def _unary_may_match(op: Op, column: _Column) -> bool:
     return not column.only_nan
 
 
-def _value_may_match(predicate: Predicate, column: _Column) -> bool:
+def _value_may_match(predicate: Predicate, column: Column) -> bool:
     op, value, lower, upper = predicate.op, predicate.value, column.lower, column.upper
     if op == "in":
         if len(value) > _IN_LIMIT or lower is None:
@@ -164,7 +166,7 @@ def _value_may_match(predicate: Predicate, column: _Column) -> bool:
     return True
 
 
-def _negative_may_match(predicate: Predicate, column: _Column) -> bool:
+def _negative_may_match(predicate: Predicate, column: Column) -> bool:
     lower, upper, value = column.lower, column.upper, predicate.value
     if column.may_be_null or lower is None or upper is None:
         return True
@@ -177,7 +179,7 @@ def _negative_may_match(predicate: Predicate, column: _Column) -> bool:
 
 def _holds(predicate: Predicate, value: Value) -> bool:
     op, literal = predicate.op, predicate.value
-    if op in _UNARY:
+    if op in UNARY:
         wanted = value is None if op.endswith("null") else value is not None and value != value
         return wanted == op.startswith("is")
     if value is None:
@@ -202,7 +204,7 @@ def _project(predicate: Predicate, field: PartitionField) -> Expression:
     if not transform.is_known or transform.name == "void":
         return TRUE
     result = transform.result_type(predicate.type)
-    if transform.name == "identity" or op in _UNARY:
+    if transform.name == "identity" or op in UNARY:
         return Predicate(field.field_id, result, op, value)
     if op == "in":
         chosen = {transform.apply(predicate.type, v) for v in value}

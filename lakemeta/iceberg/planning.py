@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.expressions import TRUE
+from lakemeta.iceberg.expressions import TRUE, Expression
 from lakemeta.iceberg.job_options import JobOptions
 from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, plan_groups
 from lakemeta.iceberg.row_order import row_order
 from lakemeta.iceberg.scanning import scan
 from lakemeta.iceberg.split_combine import SplitCombineOptions, is_asked_for, plan_split_combine
+from lakemeta.iceberg.strict_evaluators import all_rows_match
 from lakemeta.iceberg.where import parse_where
 from lakemeta.iceberg.write_settings import check_format
 from lakemeta.plan import Plan, PlanHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lakemeta.executor import Executor
     from lakemeta.iceberg.catalog import TableOperations
@@ -46,13 +47,16 @@ def plan_rewrite(place: Place, options: Mapping[str, str], where: str | None, ex
     check_format(metadata.properties, write_parquet=job.write_parquet)
     row_order(metadata, job)
     head = branch_head(metadata, job.branch)
-    groups = [] if head is None else find_groups(place, metadata, head, options, where, executor)
+    expression = TRUE if where is None else parse_where(where, metadata.schema)
+    groups = [] if head is None else find_groups(place, metadata, head, options, expression, executor)
+    whole = None if where is None else _wholly_matching(groups, metadata, expression)
     facts = {
         "table_uuid": metadata.table_uuid,
         "branch": job.branch,
         "snapshot_id": None if head is None else head.snapshot_id,
         "where": where,
         "groups": len(groups),
+        **_match_counts(groups, whole),
     }
     header = PlanHeader(
         plan=REWRITE_DATA_FILES,
@@ -62,7 +66,8 @@ def plan_rewrite(place: Place, options: Mapping[str, str], where: str | None, ex
         options=options,
         facts=facts,
     )
-    return Plan(header, [group.to_operation(metadata) for group in groups])
+    matching: Sequence[int | None] = whole or [None] * len(groups)
+    return Plan(header, [group.to_operation(metadata, n) for group, n in zip(groups, matching, strict=True)])
 
 
 def find_groups(
@@ -70,17 +75,29 @@ def find_groups(
     metadata: TableMetadata,
     head: Snapshot,
     options: Mapping[str, str],
-    where: str | None,
+    where: Expression,
     executor: Executor,
 ) -> list[RewriteGroup]:
-    """The groups of a rewrite of one snapshot."""
+    """The groups of a rewrite of those files of one snapshot that may hold rows matching ``where``."""
     if is_asked_for(options):
         group = partial(plan_split_combine, options=SplitCombineOptions.parse(options, metadata))
     else:
         group = partial(plan_groups, options=RewriteOptions.parse(options, metadata))
-    expression = TRUE if where is None else parse_where(where, metadata.schema)
-    tasks = scan(place.operations.storage, metadata, head, executor, expression)
-    return group(metadata, tasks)
+    return group(metadata, scan(place.operations.storage, metadata, head, executor, where))
+
+
+def _wholly_matching(groups: Sequence[RewriteGroup], metadata: TableMetadata, where: Expression) -> list[int]:
+    """Of each group, how many files hold nothing but matching rows for certain."""
+    specs = metadata.specs_by_id.items()
+    certain = {spec_id: all_rows_match(where, spec, metadata.schema) for spec_id, spec in specs}
+    return [sum(certain[task.data_file.spec_id](task.data_file) for task in group.tasks) for group in groups]
+
+
+def _match_counts(groups: Sequence[RewriteGroup], whole: Sequence[int] | None) -> dict[str, int]:
+    if whole is None:
+        return {}
+    files, certain = sum(len(group.tasks) for group in groups), sum(whole)
+    return {"wholly_matching_files": certain, "possibly_matching_files": files - certain}
 
 
 def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:

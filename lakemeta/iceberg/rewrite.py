@@ -129,8 +129,11 @@ class RewriteGroup:
     expected_outputs: int
     max_output_size: int
 
-    def to_operation(self, metadata: TableMetadata) -> plan.Rewrite:
-        """The group as an operation of a plan file; paths are relative where they lie under the table."""
+    def to_operation(self, metadata: TableMetadata, wholly_matching: int | None = None) -> plan.Rewrite:
+        """The group as an operation of a plan file; paths are relative where they lie under the table.
+
+        ``wholly_matching`` is how many of its files hold only rows that match the filter, None without a filter.
+        """
         deletes = {_relative(d.file_path, metadata) for task in self.tasks for d in task.deletes}
         return plan.Rewrite(
             group=self.group,
@@ -142,6 +145,7 @@ class RewriteGroup:
             expected_outputs=self.expected_outputs,
             split_size=self.split_size,
             max_output_size=self.max_output_size,
+            wholly_matching=wholly_matching,
         )
 
 

@@ -10,12 +10,16 @@ from lakemeta.iceberg.job_options import JobOptions
 from lakemeta.iceberg.planning import branch_head, find_groups
 from lakemeta.iceberg.rewrite import RewriteOptions
 from lakemeta.iceberg.scanning import live_deletes, scan
+from lakemeta.iceberg.strict_evaluators import all_rows_match
 from lakemeta.iceberg.where import parse_where
+from lakemeta.summary import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakemeta.executor import Executor
+    from lakemeta.iceberg.expressions import Expression
+    from lakemeta.iceberg.manifest import DataFile
     from lakemeta.iceberg.metadata import Snapshot, TableMetadata
     from lakemeta.iceberg.planning import Place
     from lakemeta.iceberg.scan import FileScanTask
@@ -38,15 +42,22 @@ def why(place: Place, file: str, options: Mapping[str, str], where: str | None, 
     task = next((t for t in tasks if t.data_file.file_path == path), None)
     if task is None:
         return f"{file} {_delete_file(place, metadata, head, path, tasks, executor)}"
-    matching = scan(place.operations.storage, metadata, head, executor, expression)
-    if path not in {t.data_file.file_path for t in matching}:
+    selected = scan(place.operations.storage, metadata, head, executor, expression)
+    if path not in {t.data_file.file_path for t in selected}:
         return f"{file} stays: no row of it can match the filter"
-    for group in find_groups(place, metadata, head, options, where, executor):
-        if any(t.data_file.file_path == path for t in group.tasks):
-            return (
-                f"{file} would be rewritten: {_reason(task, parsed)}; group {group.group} has {len(group.tasks)} files"
-            )
+    for group in find_groups(place, metadata, head, options, expression, executor):
+        found = next((t.data_file for t in group.tasks if t.data_file.file_path == path), None)
+        if found is not None:
+            matching = "" if where is None else _matching(found, metadata, expression)
+            size = count_of(len(group.tasks), "file")
+            return f"{file} would be rewritten: {_reason(task, parsed)}{matching}; group {group.group} has {size}"
     return f"{file} stays: {_stays(task, parsed)}"
+
+
+def _matching(file: DataFile, metadata: TableMetadata, where: Expression) -> str:
+    if all_rows_match(where, metadata.specs_by_id[file.spec_id], metadata.schema)(file):
+        return "; all of its rows match the filter"
+    return "; some of its rows may not match the filter, and whole files are rewritten"
 
 
 def _reason(task: FileScanTask, options: RewriteOptions) -> str:

@@ -127,6 +127,32 @@ def test_why(run: Run, small):
     assert facts["why"].endswith("stays: no row of it can match the filter")
 
 
+def test_a_filter_says_of_which_files_all_rows_match(run: Run, small):
+    """Whole files are rewritten: reasons and counts tell files of matching rows from others, and only with a filter."""
+    plan = ("plan", *REWRITE, small.root, *TWO)
+    text = run(*plan, "--where", "p = 'a'").out
+    assert "into 1 file; all rows match" in text
+    assert "into 1 file; some rows may not match" not in text
+    mixed = ("--where", "p = 'a' or id < 12")
+    text = run(*plan, *mixed).out
+    assert "into 1 file; some rows may not match" in text
+    assert "Filter: all rows of 3 files match, some rows of 3 files may not; whole files are rewritten" in text
+    facts = json.loads(run(*plan, *mixed, "--output", "json").out)
+    assert (facts["wholly_matching_files"], facts["possibly_matching_files"]) == (3, 3)
+    assert [op["wholly_matching"] for op in facts["operations"]] == [3, 0]
+    assert "matching" not in run(*plan, "--output", "jsonl", "-q").out
+
+
+def test_why_says_whether_all_rows_match(run: Run, small):
+    """With a filter, why tells a file of matching rows from one that holds others too."""
+    path = next(f.file_path for f in small.data_files() if f.partition == ("a",))
+    whole = run("why", small.root, path, *TWO, "--where", "p = 'a'").out
+    assert whole.endswith("; all of its rows match the filter; group 0 has 3 files\n")
+    partly = run("why", small.root, path, *TWO, "--where", "id <> 1 and p = 'a'").out
+    assert "; some of its rows may not match the filter, and whole files are rewritten; group 0" in partly
+    assert "filter" not in run("why", small.root, path, *TWO).out
+
+
 def test_hudi_flags_do_not_fit_an_iceberg_plan(run: Run, small, tmp_path):
     """A flag that would mean nothing is refused."""
     saved = tmp_path / "plan.jsonl"
