@@ -6,14 +6,20 @@ Rules of this module:
    long as Spark tries the task again. A refusal, or the error of the last attempt, is an answer: it reaches the driver
    as the object it is, not as text in a Java exception. Batches after it are not begun.
 2. A worker with another version of lakemeta does no work.
+3. PySpark calls ``importlib.invalidate_caches`` before every task, for which Python 3.11 reads the directories of all
+   zip files on its path anew: PySpark's own and the jar of Spark's core, 0.06 s of CPU. So a task forgets their
+   importers when it ends; the next import finds them again.
 """
 
 from __future__ import annotations
 
 import pickle
+import sys
 import traceback
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from zipimport import zipimporter
 
 import attrs
 from pyspark import TaskContext
@@ -38,12 +44,14 @@ class Task:
 
     def __call__(self, tasks: Iterable[Sequence[bytes]]) -> Iterator[bytes]:
         """The answers to the pickled batches of a task: (error or None, seconds, results), pickled."""
-        for batches in tasks:
-            for batch in batches:
+        try:
+            for batch in chain.from_iterable(tasks):
                 failed, answer = self._answer(batch)
                 yield answer
                 if failed:
                     return
+        finally:
+            _forget_zip_files()
 
     def _answer(self, batch: bytes) -> tuple[bool, bytes]:
         started = perf_counter()
@@ -60,6 +68,13 @@ class Task:
         if _worth_another_try(failure) and _attempt() + 1 < self.attempts:
             raise failure
         return True, _shipped(failure)
+
+
+def _forget_zip_files() -> None:
+    """Drop the importers of zip files (rule 3)."""
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter):
+            del sys.path_importer_cache[path]
 
 
 def _check_version(version: str) -> None:
