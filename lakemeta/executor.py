@@ -40,6 +40,12 @@ class Executor(Protocol):
         ...
 
 
+def nearby(executor: Executor) -> Executor:
+    """Where to do work too small to be shipped: the executor's own ``nearby`` if it has one, else itself."""
+    found: Executor = getattr(executor, "nearby", executor)
+    return found
+
+
 class LocalExecutor:
     """Runs batches on a pool of threads, a bounded number ahead of the consumer.
 

@@ -27,7 +27,7 @@ import attrs
 
 from lakemeta import __version__
 from lakemeta.errors import ExecutorError, OptionError
-from lakemeta.executor import batched, current_work
+from lakemeta.executor import LocalExecutor, batched, current_work
 from lakemeta_spark.failure import job_failed
 from lakemeta_spark.session import attempts, context_of, find_or_start
 from lakemeta_spark.waves import Wave, Waves
@@ -62,6 +62,7 @@ class SparkExecutor:
         self._context = context_of(spark_or_sc)
         self._parallelism = parallelism
         self._owned = False
+        self.nearby = LocalExecutor()  # for what is not worth a job, such as reading a timeline
 
     @classmethod
     def start(

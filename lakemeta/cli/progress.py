@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import TYPE_CHECKING, TypeVar
 
+from lakemeta.executor import nearby
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -21,6 +23,11 @@ class ProgressExecutor:
         """``title`` stands beside the bar."""
         self.inner = inner
         self.title = title
+
+    @property
+    def nearby(self) -> ProgressExecutor:
+        """The same around the inner executor's."""
+        return ProgressExecutor(nearby(self.inner), self.title)
 
     def map_batches(
         self, fn: Callable[[Sequence[T]], Iterable[R]], items: Iterable[T], *, batch_size: int

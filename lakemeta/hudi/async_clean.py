@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from lakemeta.errors import LakemetaError, StalePlanError
-from lakemeta.executor import Executor, LocalExecutor
+from lakemeta.executor import Executor, LocalExecutor, nearby
 from lakemeta.hudi.table import HudiTable
 
 if TYPE_CHECKING:
@@ -178,9 +178,13 @@ class AsyncCleaner:
 class _Cancellable:
     """An executor that stops between results once it is cancelled."""
 
-    def __init__(self, inner: Executor) -> None:
+    def __init__(self, inner: Executor, cancelled: threading.Event | None = None) -> None:
         self._inner = inner
-        self._cancelled = threading.Event()
+        self._cancelled = cancelled or threading.Event()
+
+    @property
+    def nearby(self) -> _Cancellable:
+        return _Cancellable(nearby(self._inner), self._cancelled)
 
     def cancel(self) -> None:
         self._cancelled.set()

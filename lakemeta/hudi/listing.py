@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from lakemeta.errors import PathNotFoundError
+from lakemeta.executor import nearby
 from lakemeta.hudi.clean import CleanContext, PartitionPlan, plan_partition
 from lakemeta.hudi.filenames import is_partition_metadata
 
@@ -104,11 +105,15 @@ def list_partition(storage: Storage, root: str, partition: str) -> list[Entry]:
 
 
 def _descend(executor: Executor, look: Callable[[Sequence[str]], Iterator[T | _Subdirectories]]) -> Iterator[T]:
-    """Look at the root, then at what lies below, level by level; yield what is no mere directory."""
+    """Look at the root, then at what lies below, level by level; yield what is no mere directory.
+
+    A directory on its own, as the root is, is not worth shipping.
+    """
     level = [""]
     while level:
         level_below: list[str] = []
-        for found in executor.map_batches(look, level, batch_size=_BATCH):
+        where = executor if len(level) > 1 else nearby(executor)
+        for found in where.map_batches(look, level, batch_size=_BATCH):
             if isinstance(found, _Subdirectories):
                 level_below.extend(found.paths)
             else:

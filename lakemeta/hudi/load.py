@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, PathNotFoundError, TableNotFoundError
+from lakemeta.executor import nearby
 from lakemeta.hudi.archive import (
     LSM_VERSION_FILE,
     ArchivedTimeline,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 PROPERTIES = ".hoodie/hoodie.properties"
 _HEAD = 64 * 1024  # reaches past the Avro schema in the header of a commit
 _TAIL = 16
+_FEW = 64  # instants, and
+_SMALL = 8 * 2**20  # bytes, which threads have read before a cluster has begun
 _WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between reads of a timeline that moves under the reader
 T = TypeVar("T")
 
@@ -138,7 +141,8 @@ class InstantReader:
         """The requested time and decoded content of each instant, in order."""
         listed = list(instants)
         paths = [self.path(instant) for instant in listed]
-        values = self.executor.map_batches(partial(_decode_all, self.storage, decode), paths, batch_size=1)
+        executor = self._executor(listed, sum(instant.size for instant in listed))
+        values = executor.map_batches(partial(_decode_all, self.storage, decode), paths, batch_size=1)
         yield from zip((instant.requested for instant in listed), values, strict=True)
 
     def commits(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, CommitMetadata]]:
@@ -150,8 +154,12 @@ class InstantReader:
     def check_whole(self, instants: Iterable[Instant]) -> None:
         """Raise CorruptMetadataError if the file of a completed commit is empty or cut off."""
         listed = [(self.path(instant), instant.size) for instant in instants]
-        for _ in self.executor.map_batches(partial(_check_whole, self.storage), listed, batch_size=4):
+        executor = self._executor(listed, 0)  # heads and tails alone are read
+        for _ in executor.map_batches(partial(_check_whole, self.storage), listed, batch_size=4):
             pass
+
+    def _executor(self, listed: Sequence[object], size: int) -> Executor:
+        return nearby(self.executor) if len(listed) <= _FEW and size <= _SMALL else self.executor
 
 
 def load_completions(storage: Storage, root: str, config: TableConfig, timeline: Timeline) -> Mapping[str, str] | None:

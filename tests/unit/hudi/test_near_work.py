@@ -1,0 +1,85 @@
+"""What is not worth shipping to a cluster is done where the driver runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from builders import TableFiles, moment
+
+from lakemeta.cli.progress import ProgressExecutor
+from lakemeta.executor import Executor, LocalExecutor, nearby
+from lakemeta.hudi import HudiTable
+from lakemeta.hudi.async_clean import _Cancellable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T = TypeVar("T")
+R = TypeVar("R")
+OPTIONS = {"hoodie.clean.commits.retained": "1"}
+
+
+class Cluster:
+    """Stands for executors that ship their work: notes how many items they get."""
+
+    def __init__(self) -> None:
+        self.nearby = LocalExecutor(1)
+        self.shipped: list[int] = []
+
+    def map_batches(
+        self, fn: Callable[[Sequence[T]], Iterable[R]], items: Iterable[T], *, batch_size: int
+    ) -> Iterator[R]:
+        listed = list(items)
+        self.shipped.append(len(listed))
+        return LocalExecutor(1).map_batches(fn, listed, batch_size=batch_size)
+
+
+def table_of(root: Path, partitions: int, commits: int) -> HudiTable:
+    files = TableFiles(root)
+    groups = {f"p{number}": "a" for number in range(partitions)}
+    files.insert(groups)
+    for _ in range(commits - 1):
+        files.commit(groups)
+    return HudiTable.open(str(root))
+
+
+@pytest.mark.parametrize(("partitions", "shipped"), [(1, []), (2, [2]), (9, [9])])
+def test_a_short_timeline_is_read_here(partitions: int, shipped: list[int], tmp_path: Path) -> None:
+    """Partitions are shipped; neither is a timeline that takes longer to ship than to read, nor a single directory."""
+    table = table_of(tmp_path / "t", partitions, 4)
+    cluster = Cluster()
+    plan = table.plan_clean(OPTIONS, now=moment(9), executor=cluster)
+    assert cluster.shipped == shipped
+    assert plan.dumps() == table.plan_clean(OPTIONS, now=moment(9)).dumps()
+    cluster.shipped.clear()
+    table.apply(plan, executor=cluster, clock=lambda: moment(9))
+    assert cluster.shipped == [plan.files]
+
+
+def test_a_long_timeline_is_shipped(tmp_path: Path) -> None:
+    """Many instants are read by many."""
+    cluster = Cluster()
+    table_of(tmp_path / "t", 2, 70).plan_clean(OPTIONS, now=moment(80), executor=cluster)
+    assert cluster.shipped == [70, 2]
+
+
+@pytest.mark.parametrize("around", [lambda inner: ProgressExecutor(inner, "working"), _Cancellable])
+def test_executors_around_others_are_near_where_those_are(around: Callable[[Executor], Executor]) -> None:
+    """What is near an executor around another is around what is near that one; alone, threads are near themselves."""
+    cluster = Cluster()
+    assert list(nearby(around(cluster)).map_batches(list, [1], batch_size=1)) == [1]
+    assert cluster.shipped == []
+    assert nearby(cluster) is cluster.nearby
+    assert nearby(cluster.nearby) is cluster.nearby
+
+
+def test_cancelled_here_and_there() -> None:
+    """A cancelled executor stops near work too."""
+    cancellable = _Cancellable(Cluster(), threading.Event())
+    near = nearby(cancellable)
+    cancellable.cancel()
+    with pytest.raises(Exception, match="was cancelled"):
+        list(near.map_batches(list, [1], batch_size=1))
