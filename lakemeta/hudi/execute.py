@@ -29,7 +29,7 @@ from lakemeta.hudi.metadata import (
     decode_cleaner_plan,
     encode_clean_metadata,
 )
-from lakemeta.hudi.metadata_sync import check_clean, tell_clean
+from lakemeta.hudi.metadata_sync import prepare_clean, tell_clean
 from lakemeta.hudi.timeline import Instant, State
 from lakemeta.paths import inside
 
@@ -84,7 +84,7 @@ def execute_clean(
     storage, root = writer.storage, writer.root
     content, plan = read_requested(writer, pending)
     paths = check_paths(root, plan, state)
-    check_clean(writer, state.timeline, pending.requested, plan)
+    prepared = prepare_clean(writer, state.timeline, pending.requested, plan)
     writer.inflight(pending, content)
     flat = [path for listed in paths.values() for path in listed]
     outcomes = tuple(executor.map_batches(partial(delete_files, storage), flat, batch_size=_DELETE_BATCH))
@@ -93,7 +93,7 @@ def execute_clean(
     done = Executed(pending.requested, outcomes, dropped, plan.earliest[0] if plan.earliest else "", millis, notes)
     record = clean_metadata(plan, done, root)
     with lock.held():
-        newest = tell_clean(writer, pending.requested, plan, dropped)
+        newest = tell_clean(writer, pending.requested, plan, dropped, prepared)
         writer.completed(pending, newest, encode_clean_metadata(record))
     return done
 

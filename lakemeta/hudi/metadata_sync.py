@@ -3,8 +3,8 @@
 Rules of this module:
 
 1. The metadata table is looked at before the first file is deleted: that is the moment to refuse.
-2. It is told after the files are deleted and before the action completes, with the lock held. What other writers have
-   told it in between is read again.
+2. It is told after the files are deleted and before the action completes, with the lock held. If other writers have
+   told it something in between it is read again, and else what was read before holds.
 3. From table version 8 on its commit completes later than anything on either timeline, and the action after that.
 """
 
@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.commit import next_instant
-from lakemeta.hudi.load import load_timeline
+from lakemeta.hudi.load import load_config, load_timeline
 from lakemeta.hudi.metadata_table.rollback import check_can_roll_back, roll_back
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.metadata_table.update import CleanedPartition
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from lakemeta.hudi.commit import InstantWriter
     from lakemeta.hudi.metadata import CleanerPlan
+    from lakemeta.hudi.metadata_table.table import PreparedClean
     from lakemeta.hudi.timeline import Timeline
 
 
@@ -47,21 +50,27 @@ def cleaned_partitions(plan: CleanerPlan, dropped: Iterable[str]) -> list[Cleane
     return [CleanedPartition(p, files.get(p, ()), p in gone) for p in sorted({*files, *gone})]
 
 
-def check_clean(writer: InstantWriter, timeline: Timeline, instant: str, plan: CleanerPlan) -> None:
-    """Refuse now what telling the metadata table of the clean would refuse after the deletes (rule 1)."""
+def prepare_clean(writer: InstantWriter, timeline: Timeline, instant: str, plan: CleanerPlan) -> PreparedClean | None:
+    """What the metadata table will be told of a clean, if there is one; refuses what cannot be told (rule 1)."""
     table = open_metadata(writer, timeline)
-    if table is not None:
-        planned = cleaned_partitions(plan, plan.partitions_to_delete or ())
-        table.prepare_clean(instant, planned, epoch_ms(writer.clock()))
+    if table is None:
+        return None
+    planned = cleaned_partitions(plan, plan.partitions_to_delete or ())
+    return table.prepare_clean(instant, planned, epoch_ms(writer.clock()))
 
 
-def tell_clean(writer: InstantWriter, instant: str, plan: CleanerPlan, dropped: Iterable[str]) -> str:
+def tell_clean(
+    writer: InstantWriter, instant: str, plan: CleanerPlan, dropped: Iterable[str], prepared: PreparedClean | None
+) -> str:
     """Tell the metadata table, if there is one, what a clean took away; the newest time on both timelines then."""
+    writer = attrs.evolve(writer, config=load_config(writer.storage, writer.root))  # an index may have been dropped
     timeline = load_timeline(writer.storage, writer.root, writer.config)
     table = open_metadata(writer, timeline)
     if table is None:
         return timeline.newest_time
-    prepared = table.prepare_clean(instant, cleaned_partitions(plan, dropped), epoch_ms(writer.clock()))
+    cleaned = cleaned_partitions(plan, dropped)
+    if prepared is None or not table.still_holds(prepared, cleaned):
+        prepared = table.prepare_clean(instant, cleaned, epoch_ms(writer.clock()))
     newest = max(timeline.newest_time, table.newest_time)
     completion = _completion(writer, newest)
     table.commit_clean(prepared, completion)

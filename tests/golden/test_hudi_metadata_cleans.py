@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from faults import Crash, FaultyStorage
+from faults import Crash, FaultyStorage, WrappedStorage
 from hudi_cases import data_files
-from hudi_mdt_cases import CASES, MdtCase, content, unpack_case, without_hudis_slips
+from hudi_mdt_cases import CASES, NOW_MS, MdtCase, content, unpack_case, without_hudis_slips
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
+from lakemeta.hudi.metadata_table.update import CleanedPartition
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakemeta.report import Outcome
     from lakemeta.storage import Storage
 
 OPTIONS = {
@@ -30,6 +35,26 @@ ONE_OF_EACH_LAYOUT = ["1.2.0__mdt_cow__commits2", "0.15.0__mdt_cow__delpart_comm
 @pytest.fixture
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> MdtCase:
     return lay_out(request.param, tmp_path)
+
+
+class Meanwhile(WrappedStorage):
+    """Lets somebody ``act`` once the first data files are deleted, and keeps what ``reads`` came before and after."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__(LocalStorage())
+        self.act, self.acted = act, False
+        self.reads: dict[bool, list[str]] = {False: [], True: []}
+
+    def read(self, path: str) -> bytes:
+        self.reads[self.acted].append(path)
+        return super().read(path)
+
+    def delete_many(self, paths: Sequence[str]) -> list[Outcome]:
+        outcomes = super().delete_many(paths)
+        if not self.acted:
+            self.acted = True
+            self.act()
+        return outcomes
 
 
 def lay_out(name: str, into: Path) -> MdtCase:
@@ -98,3 +123,52 @@ def test_a_second_run_completes_a_crashed_clean(name: str, when: str, tmp_path: 
         if not storage.crashed:
             break
     assert at > 8
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)
+def test_an_index_is_read_once(case: MdtCase) -> None:
+    """What was read of the indexes before the deletes is not read again after them, if nobody wrote meanwhile."""
+    storage = Meanwhile(lambda: None)
+    clean(case, storage)
+    assert_cleaned(case)
+    index = f"{case.root}/.hoodie/metadata/column_stats/"
+    assert any(path.startswith(index) for path in storage.reads[False])
+    assert not any(path.startswith(index) for path in storage.reads[True])
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)
+def test_what_another_writer_told_meanwhile_is_read(case: MdtCase) -> None:
+    """A writer that tells the metadata table something while files are deleted loses nothing, nor does the clean."""
+    partition, names = next((p, sorted(n)) for p, n in case.facts["listing_after"].items() if n)
+
+    def another() -> None:
+        table = case.open()
+        pending = str(table.data.cleans.pending.last).partition(" ")[0]
+        later = str(int(max(pending, table.newest_time)) + 1)
+        table = attrs.evolve(table, data=table.data.completed)
+        prepared = table.prepare_clean(later, [CleanedPartition(partition, names[:1])], NOW_MS)
+        table.commit_clean(prepared, str(int(later) + 1) if case.version >= 8 else None)
+
+    clean(case, Meanwhile(another))
+    left = {p: set(n) for p, n in case.facts["listing_after"].items()}
+    left[partition] -= set(names[:1])
+    assert {p: set(n) for p, n in case.open().listing().items()} == left
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)
+def test_an_index_that_is_dropped_meanwhile_stays_dropped(case: MdtCase) -> None:
+    """A writer without an index's option drops the index at any moment; the clean writes nothing into it then."""
+    properties = Path(case.root) / ".hoodie/hoodie.properties"
+    index = Path(case.root) / ".hoodie/metadata/column_stats"
+
+    def drop() -> None:
+        kept = [
+            "hoodie.table.metadata.partitions=files" if line.startswith("hoodie.table.metadata.partitions=") else line
+            for line in properties.read_text().splitlines()
+        ]
+        properties.write_text("\n".join(kept) + "\n")
+        shutil.rmtree(index)
+
+    clean(case, Meanwhile(drop))
+    assert not index.exists()
+    assert case.open().listing() == case.facts["listing_after"]

@@ -49,7 +49,7 @@ from lakemeta.hudi.properties import parse_properties
 from lakemeta.hudi.timeline import State, Timeline, instant_file_name, parse_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lakemeta.hudi.metadata_table.merge import Layer, Listing, Record
     from lakemeta.hudi.properties import TableConfig
@@ -61,9 +61,14 @@ _READABLE_WHEN_PENDING: Final = ("deltacommit", "clean", "rollback")
 
 @attrs.frozen
 class PreparedClean:
-    """A clean's delta commit, read for and encoded but not written: the log files and the listing it must give."""
+    """A clean's delta commit, read for and encoded but not written: the log files and the listing it must give.
+
+    ``seen`` is all that the two timelines said of what counts, and ``cleaned`` what the clean takes away.
+    """
 
     instant: str
+    cleaned: tuple[CleanedPartition, ...] = attrs.field(repr=False)
+    seen: tuple[TableConfig, Timeline, Validity] = attrs.field(repr=False)
     files: tuple[NewLogFile, ...]
     precedent: Precedent
     listing: Listing = attrs.field(repr=False)
@@ -160,6 +165,7 @@ class MetadataTable:
         precedent = self.precedent(instant)
         validity = self._validity()
         before = self.listing()
+        cleaned = tuple(cleaned)
         complete = with_dropped_files(cleaned, before)
         updates: list[tuple[GroupUpdate, Slice]] = []
         files_group = self.slices(FILES)[0]
@@ -167,7 +173,16 @@ class MetadataTable:
             updates.append((update, files_group))
         updates += self._index_updates(complete, instant, precedent, validity)
         files = self._encode(updates, instant, precedent, now_ms)
-        return PreparedClean(instant, files, precedent, listing_after(before, complete))
+        listing = listing_after(before, complete)
+        return PreparedClean(instant, cleaned, self._seen(), files, precedent, listing)
+
+    def still_holds(self, prepared: PreparedClean, cleaned: Sequence[CleanedPartition]) -> bool:
+        """True if :meth:`prepare_clean` would read the same again.
+
+        Every write to the metadata table begins with an instant on its timeline, so that the same instants and the same
+        ones that count mean the same records.
+        """
+        return (prepared.cleaned, prepared.seen) == (tuple(cleaned), self._seen())
 
     def commit_clean(self, prepared: PreparedClean, completion: str | None) -> None:
         """Write a prepared clean, and read the result back.
@@ -210,6 +225,9 @@ class MetadataTable:
             if at:
                 self._forget(instant)
             self._write(instant, files, precedent, completion)
+
+    def _seen(self) -> tuple[TableConfig, Timeline, Validity]:
+        return self.config, self.timeline, self._validity()
 
     def _validity(self, assume_completed: str | None = None) -> Validity:
         return Validity.of(
