@@ -8,6 +8,7 @@ some, also where the engine overlooks it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -65,7 +66,7 @@ def _compiled_predicate(
     predicate: Predicate, spec: PartitionSpec, top_level: frozenset[int]
 ) -> Callable[[DataFile], bool]:
     projected = project_strict(predicate, spec)
-    in_partition = partition_filter(projected, spec)
+    in_partition = cache(partition_filter(projected, spec))  # many files share a partition
     if predicate.field_id not in top_level:  # nulls of a struct are not counted as nulls of its fields everywhere
         return lambda file: in_partition(file.partition)
     if projected == FALSE:
