@@ -9,7 +9,7 @@ from iceberg_values import data_file
 
 from lakemeta.iceberg import types as t
 from lakemeta.iceberg import values
-from lakemeta.iceberg.expressions import Always, And, Expression, Or, Predicate, negate, reject_nulls
+from lakemeta.iceberg.expressions import Always, And, Expression, Or, Predicate, negate
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.manifest import DataFile
@@ -47,7 +47,7 @@ FILTERS = st.recursive(
     st.one_of([predicates(i) for i in COLUMNS]),
     lambda inner: st.builds(And, inner, inner) | st.builds(Or, inner, inner) | inner.map(negate),
     max_leaves=4,
-).map(reject_nulls)
+)
 ROWS = st.lists(st.tuples(*[st.none() | found for _, found in COLUMNS.values()]), min_size=1, max_size=4)
 TRANSFORMS = ["identity", "void", "unheard-of"]
 SPECS = st.lists(

@@ -2,8 +2,9 @@
 
 The answer is strict: it is yes only if no row can fail to match, and no wherever that cannot be told. The rules are
 those of the engine's StrictMetricsEvaluator and Transform.projectStrict, put together as its ResidualEvaluator does:
-each test of the filter may be settled by the partition or by the metrics. An unknown number of nulls or NaN counts as
-some, also where the engine overlooks it.
+each test of the filter may be settled by the partition or by the metrics. Null passes no comparison, as in SQL, also
+no negative one, which the engine leaves to tests for null beside it. An unknown number of nulls or NaN counts as some,
+also where the engine overlooks it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import attrs
 from lakemeta.iceberg import values
 from lakemeta.iceberg.evaluators import UNARY, Column, metrics_column, partition_filter
 from lakemeta.iceberg.expressions import FALSE, Always, And, Expression, Op, Or, Predicate, and_, or_
-from lakemeta.iceberg.types import UUID, DecimalType, Type
+from lakemeta.iceberg.types import UUID, DecimalType, Type, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.spec import PartitionField, PartitionSpec
 
 _OPEN: Final[dict[Op, tuple[Op, int]]] = {"lt": ("lt", 0), "lt-eq": ("lt", 1), "gt": ("gt", 0), "gt-eq": ("gt", -1)}
+_NEGATIVE: Final = ("not-eq", "not-in", "not-starts-with")
 _TIMES: Final = ("year", "month", "day", "hour")
 
 
@@ -40,7 +42,7 @@ def project_strict(expression: Expression, spec: PartitionSpec) -> Expression:
     result: Expression = FALSE
     for field in spec.fields:
         if field.source_id == expression.field_id:
-            result = or_(result, _project(expression, field))
+            result = or_(result, _without_null(_project(expression, field)))
     return result
 
 
@@ -80,8 +82,8 @@ def file_must_match(predicate: Predicate, file: DataFile) -> bool:
     op, may_be_nan = predicate.op, known.may_be_nan and str(predicate.type) in ("float", "double")
     if op in UNARY:
         return _unary_must_match(op, known, may_be_nan=may_be_nan)
-    if op in ("not-eq", "not-in", "not-starts-with"):
-        return known.incomparable or _negative_must_match(predicate, known)
+    if op in _NEGATIVE:
+        return not known.may_be_null and (known.only_nan or _negative_must_match(predicate, known))
     if known.may_be_null or may_be_nan:
         return False
     return _value_must_match(predicate, known)
@@ -111,7 +113,7 @@ def _value_must_match(predicate: Predicate, column: Column) -> bool:
 
 
 def _negative_must_match(predicate: Predicate, column: Column) -> bool:
-    """True if no value that is excluded lies within the bounds; null and NaN are none of them."""
+    """True if no value that is excluded lies within the bounds; NaN is none of them."""
     value, lower, upper = predicate.value, column.lower, column.upper
     if predicate.type == UUID:
         return False
@@ -139,11 +141,21 @@ def _project(predicate: Predicate, field: PartitionField) -> Expression:
     if op not in _OPEN or not transform.preserves_order:
         return FALSE
     open_op, step = _OPEN[op]
-    boundary = transform.apply(predicate.type, _stepped(predicate, step))
+    bound = _stepped(predicate, step)
+    boundary = transform.apply(predicate.type, bound)
+    if transform.name == "truncate" and boundary > bound:  # Java's arithmetic ran over the least number there is
+        return FALSE
     return _with_old_times(Predicate(field.field_id, result, open_op, boundary), field, predicate.type)
 
 
-def _stepped(predicate: Predicate, step: int) -> object:
+def _without_null(projected: Expression) -> Expression:
+    """Transforms of null give null and of nothing else, which is no match of a negative test."""
+    if isinstance(projected, Predicate) and projected.op in _NEGATIVE:
+        return And(attrs.evolve(projected, op="not-null", value=None), projected)
+    return projected
+
+
+def _stepped(predicate: Predicate, step: int) -> Value:
     """The next value up or down, where values have neighbours; other bounds are as strict as they are."""
     kind, value = predicate.type, predicate.value
     if isinstance(kind, DecimalType):
