@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import attrs
@@ -20,13 +20,14 @@ from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.plan import Delete, DeletePartition, Keep, Operation, Plan, PlanHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.properties import TableConfig
     from lakemeta.hudi.state import TableState
     from lakemeta.storage import Storage
 
+T = TypeVar("T")
 LISTINGS = ("auto", "metadata", "storage")
 PLAN_KIND = "hudi.clean"
 _LOOKS = 5  # at heartbeats and the timeline of a table that moves
@@ -69,26 +70,29 @@ def plan_clean(
 
 
 def _decided(place: Place, options: CleanOptions, now: datetime, executor: Executor) -> tuple[TableState, Decision]:
-    """The state of the table and what to clean.
-
-    A write that completes right after the timeline was read has no heartbeat any more, and looks failed. So where
-    writes look failed the timeline is read again, until it has not moved around the look at heartbeats. Applying looks
-    once more, so a table that never holds still only makes for a stale plan.
-    """
-
     def look() -> tuple[TableState, Decision]:
         state = load_state(place.storage, place.root, executor)
         return state, decide(state, options, heartbeats(place, options), now, timezone(state.config, options))
 
+    return settled(look, lambda decision: decision.rolled_back)
+
+
+def settled(look: Callable[[], tuple[TableState, T]], failed: Callable[[T], Sized]) -> tuple[TableState, T]:
+    """The state of the table and what follows from it, as ``look`` finds them once no write seems failed that is not.
+
+    A write that completes right after the timeline was read has no heartbeat any more, and looks ``failed``. So where
+    writes look failed the timeline is read again, until it has not moved around the look at heartbeats. Applying looks
+    once more, so a table that never holds still only makes for a stale plan.
+    """
     found = look()
     for _ in range(_LOOKS):
-        state, decision = found
-        if not decision.rolled_back:
+        state, follows = found
+        if not failed(follows):
             break
         found = look()
         if found[0].digest == state.digest:
             break  # what had no heartbeat then is pending still, so it was not about to complete
-    return state, decision
+    return state, follows
 
 
 def timezone(config: TableConfig, options: CleanOptions) -> tzinfo:

@@ -13,7 +13,7 @@ Rules of this module:
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -25,7 +25,7 @@ from lakemeta.hudi.filenames import parse_base_file, parse_log_file
 from lakemeta.hudi.listing import METADATA_FOLDER, find_partitions, list_partition
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.metadata import decode_commit
-from lakemeta.hudi.planning import read_heartbeats
+from lakemeta.hudi.planning import read_heartbeats, settled
 from lakemeta.hudi.rollback import (
     Marker,
     RollbackPlan,
@@ -61,6 +61,13 @@ _TABLE_SERVICES = frozenset({"compaction", "clustering", "logcompaction"})
 _BATCH = 8
 
 
+class _Chosen(NamedTuple):
+    """The writes that have failed, and the heartbeats that say so."""
+
+    writes: tuple[Instant, ...]
+    heartbeats: Mapping[str, int]
+
+
 @attrs.frozen
 class FailedWrite:
     """A write to undo: how, by which rollback if one was begun, and all files (store path -> bytes) near it."""
@@ -92,10 +99,14 @@ def plan_rollback(
 
     Raises UnsupportedFeatureError if a writer seems to be alive (see :mod:`lakemeta.hudi.failed_writes`).
     """
-    state = load_state(place.storage, place.root, executor)
-    beats = read_heartbeats(place)
     now_ms = epoch_ms(now)
-    chosen = writes_to_roll_back(state.timeline, state.clusterings, beats, options, now_ms)
+
+    def look() -> tuple[TableState, _Chosen]:
+        state, beats = load_state(place.storage, place.root, executor), read_heartbeats(place)
+        writes = writes_to_roll_back(state.timeline, state.clusterings, beats, options, now_ms)
+        return state, _Chosen(writes, beats)
+
+    state, (chosen, beats) = settled(look, lambda found: found.writes)
     begun = pending_rollbacks(place, state, beats, options, now_ms)
     writes = [failed_write(place, state, options, i.requested, begun, executor) for i in chosen]
     chosen_times = {i.requested for i in chosen}

@@ -52,10 +52,13 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> TableFiles:
     return table
 
 
-def plan_while(table: TableFiles, hook: Callable[[str, str], None], options: dict[str, str] = LAZY) -> Plan:
+def hooked(table: TableFiles, hook: Callable[[str, str], None]) -> HudiTable:
     opened = HudiTable.open(str(table.root))
-    hooked = attrs.evolve(opened, place=attrs.evolve(opened.place, storage=HookedStorage(hook)))
-    return hooked.plan_clean(options, now=moment(40), executor=LocalExecutor(1))
+    return attrs.evolve(opened, place=attrs.evolve(opened.place, storage=HookedStorage(hook)))
+
+
+def plan_while(table: TableFiles, hook: Callable[[str, str], None], options: dict[str, str] = LAZY) -> Plan:
+    return hooked(table, hook).plan_clean(options, now=moment(40), executor=LocalExecutor(1))
 
 
 def completed_file(table: TableFiles, hour: float) -> Path:
@@ -99,8 +102,8 @@ def test_a_commit_that_stays_empty(table: TableFiles) -> None:
         plan_while(table, lambda *_: None)
 
 
-def test_a_write_that_completes_while_heartbeats_are_read(table: TableFiles) -> None:
-    """A write that was pending when the timeline was read, and has no heartbeat as it is done now, has not failed."""
+def begin_and_complete(table: TableFiles) -> tuple[str, Callable[[str, str], None]]:
+    """A pending write, and a hook that completes it when somebody looks at heartbeats."""
     content = completed_file(table, 4).read_bytes()
     pending = table.begin({"p1": "a"})
     completed = table.timeline / completed_file(table, 4).name.replace(at(4), pending)
@@ -109,9 +112,25 @@ def test_a_write_that_completes_while_heartbeats_are_read(table: TableFiles) -> 
         if path.endswith(".heartbeat"):
             completed.write_bytes(content)
 
+    return pending, complete
+
+
+def test_a_write_that_completes_while_heartbeats_are_read(table: TableFiles) -> None:
+    """A write that was pending when the timeline was read, and has no heartbeat as it is done now, has not failed."""
+    pending, complete = begin_and_complete(table)
     plan = plan_while(table, complete)
     assert "failed_writes" not in plan.header.facts
     assert plan.header.based_on == pending
+
+
+@pytest.mark.parametrize("policy", ["LAZY", "EAGER"])
+def test_a_write_that_completes_while_a_rollback_is_planned(table: TableFiles, policy: str) -> None:
+    """Nor is it rolled back: the plan has nothing to do, and applying it is no error."""
+    pending, complete = begin_and_complete(table)
+    changing = hooked(table, complete)
+    plan = changing.plan_rollback({"hoodie.clean.failed.writes.policy": policy}, now=moment(40))
+    assert (plan.files, plan.header.facts["failed_writes"], plan.header.based_on) == (0, [], pending)
+    assert changing.apply(plan, clock=lambda: moment(40)).committed is None
 
 
 def test_a_write_that_failed(table: TableFiles) -> None:
