@@ -37,6 +37,16 @@ class Event:
         return json.dumps({**head, **self.fields}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
+@attrs.frozen(slots=True)
+class Progress:
+    """How far the rewriting of groups of files has come: groups and bytes of their input, done and in all."""
+
+    groups: int
+    groups_total: int
+    bytes: int
+    bytes_total: int
+
+
 @attrs.frozen
 class Watch:
     """Tells a listener (if there is one) about the plans and applications of one table; ``clock`` gives the time."""

@@ -28,6 +28,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WORK = ContextVar("work", default="work")
+_ENDED: ContextVar[Callable[[int], None] | None] = ContextVar("ended", default=None)
 
 
 class Executor(Protocol):
@@ -115,6 +116,25 @@ def working_on(name: str) -> Iterator[None]:
         yield
     finally:
         _WORK.reset(token)
+
+
+@contextmanager
+def hearing_of_batches(ended: Callable[[int], None]) -> Iterator[None]:
+    """Call ``ended`` with the number, from 0, of each batch of the work that starts inside once it has ended.
+
+    Executors that hold results back for the sake of their order do so: before the result is given, from any thread,
+    in any order, maybe twice. Others need not.
+    """
+    token = _ENDED.set(ended)
+    try:
+        yield
+    finally:
+        _ENDED.reset(token)
+
+
+def batch_listener() -> Callable[[int], None] | None:
+    """Who wants to hear of batches that have ended, by :func:`hearing_of_batches`."""
+    return _ENDED.get()
 
 
 def current_work() -> str:

@@ -27,7 +27,8 @@ import attrs
 
 from lakemeta import __version__
 from lakemeta.errors import ExecutorError, OptionError
-from lakemeta.executor import LocalExecutor, batched, current_work
+from lakemeta.executor import LocalExecutor, batch_listener, batched, current_work
+from lakemeta_spark.ended import ended_tasks
 from lakemeta_spark.failure import job_failed
 from lakemeta_spark.session import attempts, context_of, find_or_start
 from lakemeta_spark.waves import Wave, Waves
@@ -96,7 +97,7 @@ class SparkExecutor:
         if batch_size < 1:
             raise OptionError(f"the batch size is {batch_size}; it must be at least 1")
         waves = Waves(batched(items, batch_size), self._width)
-        return _results(self._context, fn, waves, current_work())
+        return _results(self._context, fn, waves, current_work(), batch_listener())
 
     def _width(self) -> int:
         if self._context._jsc is None:  # noqa: SLF001 - None once the context is stopped
@@ -109,13 +110,19 @@ def make_executor(master: str | None = None, conf: Mapping[str, str] | None = No
     return SparkExecutor.start(master, conf)
 
 
-def _results(context: SparkContext, fn: Callable[[Sequence[T]], Iterable[R]], waves: Waves, work: str) -> Iterator[R]:
+def _results(
+    context: SparkContext,
+    fn: Callable[[Sequence[T]], Iterable[R]],
+    waves: Waves,
+    work: str,
+    listener: Callable[[int], None] | None,
+) -> Iterator[R]:
     call: _Call | None = None
     pending: deque[_Job] = deque()
     with ThreadPoolExecutor(WAVES_AHEAD, thread_name_prefix="lakemeta-spark") as threads:
         try:
             for wave in waves:
-                call = call or _Call(context, fn, work)
+                call = call or _Call(context, fn, work, listener)
                 pending.append(call.submit(threads, wave, pending[-1] if pending else None))
                 if len(pending) == WAVES_AHEAD:
                     yield from _unpacked(pending.popleft().answers.result(), waves)
@@ -147,7 +154,10 @@ class _Job:
 class _Call:
     """One call of ``map_batches``: the name of its jobs, and its broadcast function."""
 
-    def __init__(self, context: SparkContext, fn: Callable[..., Any], work: str) -> None:
+    def __init__(
+        self, context: SparkContext, fn: Callable[..., Any], work: str, listener: Callable[[int], None] | None
+    ) -> None:
+        self.listener = listener
         self.name = f"{work}: {_name_of(fn)}"
         self.group = f"lakemeta {self.name} {uuid.uuid4().hex[:8]}"
         self.context = context
@@ -165,7 +175,8 @@ class _Call:
         from lakemeta_spark.worker import Task
 
         try:
-            task = Task(self.broadcast, __version__, self.attempts)
+            ended = ended_tasks(self.context, wave, self.listener)
+            task = Task(self.broadcast, __version__, self.attempts, ended)
             tasks = self.context.parallelize(wave.tasks, len(wave.tasks)).mapPartitions(task)
             self._await_start(before)
             if self.stopped.is_set():

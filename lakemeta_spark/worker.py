@@ -31,16 +31,20 @@ from lakemeta.executor import run_batch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pyspark import Broadcast
+    from pyspark import Accumulator, Broadcast
 
 
 @attrs.frozen
 class Task:
-    """The work of every task of a call: the broadcast function, the driver's version, how often Spark tries."""
+    """The work of every task of a wave: the broadcast function, the driver's version, how often Spark tries.
+
+    ``ended`` takes the numbers of tasks that have ended, if somebody on the driver wants to hear of them.
+    """
 
     fn: Broadcast[Any]
     version: str
     attempts: int
+    ended: Accumulator[tuple[int, ...]] | None = None
 
     def __call__(self, tasks: Iterable[Sequence[bytes]]) -> Iterator[bytes]:
         """The answers to the pickled batches of a task: (error or None, seconds, results), pickled."""
@@ -50,6 +54,8 @@ class Task:
                 yield answer
                 if failed:
                     return
+            if self.ended is not None and (context := TaskContext.get()) is not None:
+                self.ended.add((context.partitionId(),))
         finally:
             _forget_zip_files()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,9 +80,11 @@ def rewrite(
 
 def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
     """Apply a plan and print what was done; exit code 4 if some groups or commits failed and others did not."""
+    from lakemeta.cli.progress import rewrite_bar
+
     # On this machine the plan's own options say how many groups are rewritten at a time.
-    executor = None if common.executor_name == "local" else common.executor("rewriting groups")
-    report = table.apply(plan, executor=executor)
+    with rewrite_bar() if common.shows_progress else nullcontext() as tell:
+        report = table.apply(plan, executor=common.elsewhere(), on_progress=tell)
     show_report(report, common.output)
     if report.notes:
         sys.exit(_PARTLY_DONE)

@@ -49,8 +49,13 @@ class Common:
         """The executor asked for, on this machine with so many threads; it shows progress if stderr is a terminal."""
         from lakemeta.cli.progress import ProgressExecutor
 
-        inner = self._local(threads) if self.executor_name == "local" else self._elsewhere()
-        return inner if self.quiet or not sys.stderr.isatty() else ProgressExecutor(inner, title)
+        inner = self.elsewhere() or self._local(threads)
+        return ProgressExecutor(inner, title) if self.shows_progress else inner
+
+    @property
+    def shows_progress(self) -> bool:
+        """True if a person watches: stderr is a terminal and neither quiet nor lines for a program were asked for."""
+        return not self.quiet and self.output != "jsonl" and sys.stderr.isatty()
 
     def _local(self, threads: int | None) -> Executor:
         from lakemeta.executor import LocalExecutor
@@ -59,8 +64,10 @@ class Common:
             raise OptionError("--spark-master and --spark-conf belong to --executor spark")
         return LocalExecutor(threads)
 
-    def _elsewhere(self) -> Executor:
-        """The one executor of this command; what it has started is stopped when the command ends."""
+    def elsewhere(self) -> Executor | None:
+        """The one executor of this command, None for this machine; what it has started is stopped with the command."""
+        if self.executor_name == "local":
+            return None
         context = click.get_current_context()
         made: Executor | None = context.meta.get(__name__)
         if made is None:

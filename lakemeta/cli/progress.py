@@ -1,8 +1,9 @@
-"""Progress on stderr for long work: an executor that counts what passes through another."""
+"""Progress on stderr for long work: an executor that counts what passes through another, and a bar of bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Sized
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from lakemeta.executor import nearby
@@ -10,6 +11,7 @@ from lakemeta.executor import nearby
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from lakemeta.events import Progress
     from lakemeta.executor import Executor
 
 T = TypeVar("T")
@@ -44,3 +46,27 @@ class ProgressExecutor:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             yield from progress.track(results, total=total, description=self.title)
+
+
+@contextmanager
+def rewrite_bar() -> Iterator[Callable[[Progress], None]]:
+    """A bar of groups and bytes, for what it yields to be told of; it appears once there is something to tell."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("rewriting {task.fields[groups]}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", visible=False, groups="")
+
+        def tell(progress: Progress) -> None:
+            groups = f"{progress.groups:,}/{progress.groups_total:,} groups"
+            bar.update(task, total=progress.bytes_total, completed=progress.bytes, groups=groups, visible=True)
+
+        yield tell

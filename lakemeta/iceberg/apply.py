@@ -7,7 +7,6 @@ only if one of its files is gone. What comes after that is found out when commit
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Generator
 from contextlib import closing
 from functools import partial
@@ -17,9 +16,10 @@ import attrs
 
 from lakemeta import __version__
 from lakemeta.errors import CommitStateUnknownError, CorruptMetadataError, LakemetaError, StalePlanError
-from lakemeta.executor import LocalExecutor, batched
+from lakemeta.executor import LocalExecutor, batched, hearing_of_batches
 from lakemeta.iceberg.commit import commit, remove_files
 from lakemeta.iceberg.dangling import dangling_deletes
+from lakemeta.iceberg.group_runs import Failure, GroupProgress, rewrite_elsewhere, rewrite_here
 from lakemeta.iceberg.interrupted import Mark, left_behind
 from lakemeta.iceberg.job_options import MAX_COMMITS, PARTIAL, JobOptions
 from lakemeta.iceberg.manifest_filter import file_key
@@ -27,7 +27,7 @@ from lakemeta.iceberg.new_manifests import NewManifests
 from lakemeta.iceberg.new_snapshot import Base, Draft, next_snapshot
 from lakemeta.iceberg.planning import REWRITE_DATA_FILES, branch_head
 from lakemeta.iceberg.rewrite import RewriteGroup
-from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup, rewrite_group
+from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup
 from lakemeta.iceberg.row_order import row_order
 from lakemeta.iceberg.scanning import live_deletes, scan
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
@@ -40,6 +40,7 @@ from lakemeta.report import Report
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from lakemeta.events import Progress
     from lakemeta.executor import Executor
     from lakemeta.iceberg.commit import Surroundings
     from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
@@ -62,14 +63,6 @@ class _Inputs:
     manifest_of: Mapping[str, str]
 
 
-@attrs.frozen(eq=False)
-class _Failure:
-    """What went wrong with a group; a value, because other groups may go on."""
-
-    group: int
-    error: LakemetaError
-
-
 _Rewritten = tuple[RewriteGroup, RewrittenGroup]
 
 
@@ -85,8 +78,14 @@ class _Done:
     notes: list[str] = attrs.field(factory=list)
 
 
-def apply_rewrite(place: Place, plan: Plan, executor: Executor | None, world: Surroundings) -> Report:
-    """Apply a plan, or refuse it with nothing changed.
+def apply_rewrite(
+    place: Place,
+    plan: Plan,
+    executor: Executor | None,
+    world: Surroundings,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Apply a plan, or refuse it with nothing changed. ``on_progress`` hears how far the rewriting has come.
 
     Raises:
         StalePlanError: a file of the plan is no longer in the table, or the table is another one.
@@ -107,7 +106,8 @@ def apply_rewrite(place: Place, plan: Plan, executor: Executor | None, world: Su
     if rewrites:
         inputs = _find_inputs(place, metadata, job, rewrites, executor)
         mark = Mark(place.operations, world.new_uuid(), world.now_ms())
-        _Run(place, job, metadata, inputs, executor, world, done, mark).all()
+        progress = GroupProgress(inputs.groups, on_progress)
+        _Run(place, job, metadata, inputs, executor, world, done, mark, progress).all()
     return _report(plan, place, done)
 
 
@@ -177,6 +177,7 @@ class _Run:
     world: Surroundings
     done: _Done
     mark: Mark  # its uuid is in the names of all new data files
+    progress: GroupProgress
     unsettled: dict[int, RewrittenGroup] = attrs.field(factory=dict)  # written, and nobody tried to commit them yet
     reported: list[RewrittenGroup] = attrs.field(factory=list)
 
@@ -213,7 +214,7 @@ class _Run:
         try:
             with closing(self._rewritten()) as results:
                 for group, result in results:
-                    if isinstance(result, _Failure):
+                    if isinstance(result, Failure):
                         self._failed(group, result)
                         continue
                     waiting.append((group, result))
@@ -226,7 +227,7 @@ class _Run:
             self._remove(list(self.unsettled.values()))
             raise
 
-    def _rewritten(self) -> Generator[tuple[RewriteGroup, RewrittenGroup | _Failure], None, None]:
+    def _rewritten(self) -> Generator[tuple[RewriteGroup, RewrittenGroup | Failure], None, None]:
         """The groups with what became of them; closing it waits for those under way."""
         order, order_id = row_order(self.metadata, self.job)
         # Workers need the table's shape and not its history, which may be large.
@@ -236,12 +237,17 @@ class _Run:
         work = RewriteJob(self.place.operations.storage, shape, self.mark.uuid, order, order_id)
         here = self._here
         executor = LocalExecutor(self.job.threads) if here or self.executor is None else self.executor
-        rewrite = partial(_rewrite_batch, work, here, self.unsettled)
+        rewrite: Callable[[Sequence[RewriteGroup]], Iterator[RewrittenGroup | Failure]]
+        rewrite = (
+            partial(rewrite_here, work, self.unsettled, self.progress) if here else partial(rewrite_elsewhere, work)
+        )
         at_once = self.job.max_concurrent if not here else None
         for part in batched(self.inputs.groups, at_once or len(self.inputs.groups)):
-            results = executor.map_batches(rewrite, part, batch_size=1)
+            with hearing_of_batches(partial(self._ended, part)):
+                results = executor.map_batches(rewrite, part, batch_size=1)
             try:
                 for group, result in zip(part, results, strict=True):
+                    self.progress.finished(group.group)
                     if isinstance(result, RewrittenGroup):
                         self.unsettled[group.group] = result
                         self.reported.append(result)
@@ -250,7 +256,10 @@ class _Run:
                 if isinstance(results, Generator):
                     results.close()
 
-    def _failed(self, group: RewriteGroup, failure: _Failure) -> None:
+    def _ended(self, part: Sequence[RewriteGroup], number: int) -> None:
+        self.progress.finished(part[number].group)
+
+    def _failed(self, group: RewriteGroup, failure: Failure) -> None:
         if not self.job.partial_progress:
             raise failure.error
         _log.warning("group %d was not rewritten: %s", group.group, failure.error)
@@ -372,22 +381,6 @@ def _vectors(batch: Sequence[_Rewritten]) -> tuple[DataFile, ...]:
     """The deletion vectors of the files that a batch replaces; they go with their files."""
     deletes = (delete for group, _ in batch for task in group.tasks for delete in task.deletes)
     return tuple({file_key(delete): delete for delete in deletes if delete.is_deletion_vector}.values())
-
-
-def _rewrite_batch(
-    job: RewriteJob, here: bool, finished: dict[int, RewrittenGroup], groups: Sequence[RewriteGroup]
-) -> Iterator[RewrittenGroup | _Failure]:
-    """Rewrite groups on a worker; ``here`` says that it is in this process, where ``finished`` is seen.
-
-    A worker elsewhere may be one of two at the same group: attempts have numbers of their own.
-    """
-    attempt = 0 if here else secrets.randbelow(1 << 31)
-    for group in groups:
-        try:
-            result = finished[group.group] = rewrite_group(job, group, attempt)
-            yield result
-        except LakemetaError as error:
-            yield _Failure(group.group, error)
 
 
 def _report(plan: Plan, place: Place, done: _Done) -> Report:

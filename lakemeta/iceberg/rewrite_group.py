@@ -34,7 +34,7 @@ from lakemeta.iceberg.sort_columns import sort_columns
 from lakemeta.iceberg.transform_arrays import python_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO
 
     from lakemeta.iceberg.manifest import DataFile
@@ -82,22 +82,24 @@ class RewrittenGroup:
     rows_deleted: int
 
 
-def rewrite_group(job: RewriteJob, group: RewriteGroup, attempt: int = 0) -> RewrittenGroup:
-    """Write the new files of one group.
+def rewrite_group(
+    job: RewriteJob, group: RewriteGroup, attempt: int = 0, read: Callable[[int], None] | None = None
+) -> RewrittenGroup:
+    """Write the new files of one group; ``read`` is told of every part of the input, in bytes of its files.
 
     File names are unique for (uuid, group, attempt), so attempts that run at the same time never meet. If
     anything goes wrong the files of this attempt are deleted before the error is raised. Raises
     CorruptMetadataError if an input is not what the metadata says, UnsupportedFeatureError for what cannot be
     written; a lost file is StorageError.
     """
-    return _Rewrite(job, group, attempt).run()
+    return _Rewrite(job, group, attempt, read).run()
 
 
 class _Rewrite:
     """One attempt at one group."""
 
-    def __init__(self, job: RewriteJob, group: RewriteGroup, attempt: int) -> None:
-        self.job, self.group = job, group
+    def __init__(self, job: RewriteJob, group: RewriteGroup, attempt: int, read: Callable[[int], None] | None) -> None:
+        self.job, self.group, self.read = job, group, read
         self.metadata = job.metadata
         self.spec = job.metadata.specs_by_id[group.spec_id]
         self.has_lineage = job.metadata.format_version >= 3
@@ -175,6 +177,8 @@ class _Rewrite:
             position += raw.num_rows
             if batch.num_rows:
                 yield batch
+            if self.read is not None:
+                self.read(task.length * raw.num_rows // max(1, file.record_count))
         self.rows_read += position
         if position != file.record_count:
             raise CorruptMetadataError(

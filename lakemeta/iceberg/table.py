@@ -6,11 +6,12 @@ What only one service needs is imported where that is called: planning loads no 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.events import Event, Watch
+from lakemeta.events import Event, Progress, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.iceberg.opening import open_operations
 from lakemeta.iceberg.planning import REWRITE_DATA_FILES, Place, plan_rewrite
@@ -83,10 +84,18 @@ class IcebergTable:
         with working_on(f"plan rewrite of {self.url}"):
             return self._watch.plan(REWRITE_DATA_FILES, lambda: plan_rewrite(self.place, options or {}, where, chosen))
 
-    def apply(self, plan: Plan, *, executor: Executor | None = None, world: Surroundings | None = None) -> Report:
+    def apply(
+        self,
+        plan: Plan,
+        *,
+        executor: Executor | None = None,
+        world: Surroundings | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Report:
         """Apply a plan: rewrite its groups, commit, and report in the engine's own result names.
 
-        ``world`` gives time, chance and identifiers; by default the real ones.
+        ``world`` gives time, chance and identifiers; by default the real ones. ``on_progress`` hears, in any thread
+        but one call at a time, how many groups and bytes have been rewritten.
 
         Raises:
             StalePlanError: a file of the plan is no longer in the table; nothing was changed.
@@ -98,8 +107,9 @@ class IcebergTable:
         from lakemeta.iceberg.commit import surroundings
 
         chosen = world or surroundings()
+        run = partial(apply_rewrite, self.place, plan, executor, chosen, on_progress)
         with working_on(f"apply {plan.header.plan} to {self.url}"):
-            return self._watch.apply(plan.header.plan, lambda: apply_rewrite(self.place, plan, executor, chosen))
+            return self._watch.apply(plan.header.plan, run)
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""

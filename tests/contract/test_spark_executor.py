@@ -25,7 +25,7 @@ from lakemeta.errors import (
     StorageError,
     TableNotFoundError,
 )
-from lakemeta.executor import working_on
+from lakemeta.executor import hearing_of_batches, working_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,6 +49,13 @@ def marks_and_sleeps(folder: str, seconds: float, batch: Sequence[int]) -> list[
     Path(folder, str(batch[0])).touch()
     if batch[0] > 2:
         time.sleep(seconds)
+    return list(batch)
+
+
+def waits_for(sign: str, batch: Sequence[int]) -> list[int]:
+    """The second batch ends once somebody has heard of the first."""
+    while 1 in batch and not Path(sign).exists():
+        time.sleep(0.02)
     return list(batch)
 
 
@@ -191,6 +198,21 @@ class TestThreads(ExecutorContract):
             list(executor.map_batches(work, range(1000), batch_size=1))
         until_no_job_is_active(executor)
         assert list(executor.map_batches(squares, [3], batch_size=1)) == [9]
+
+    def test_batches_are_heard_of_as_they_end(self, executor: SparkExecutor, tmp_path: Path) -> None:
+        """A listener hears the number of every batch, and of a batch that ended before its job did."""
+        sign, heard = tmp_path / "heard", []
+
+        def hear(number: int) -> None:
+            heard.append(number)
+            if number == 0:
+                sign.touch()
+
+        two = SparkExecutor(executor._context, 2)
+        with hearing_of_batches(hear):
+            results = two.map_batches(partial(waits_for, str(sign)), range(7), batch_size=1)
+        assert list(results) == list(range(7))
+        assert set(heard) == set(range(7))
 
     def test_jobs_are_named_and_the_callers_names_stay(self, executor: SparkExecutor) -> None:
         """The job's description says phase and table; the caller's own group and description are untouched."""
