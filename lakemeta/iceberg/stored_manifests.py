@@ -6,13 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.executor import Executor, LocalExecutor
+from lakemeta.executor import Executor, LocalExecutor, nearby
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
 from lakemeta.iceberg.manifest_scan import scan_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from lakemeta.iceberg.manifest import ManifestEntry, ManifestFile
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lakemeta.storage.contract import Storage
 
 BATCH_SIZE = 4
+_FEW = 16  # manifests, and
+_SMALL = 2**20  # bytes, which threads have read before a cluster has begun
 
 
 class StoredManifests:
@@ -53,14 +55,16 @@ class StoredManifests:
         return [self._entries[m.manifest_path] for m in manifests]
 
     def stream(
-        self, manifests: Iterable[ManifestFile], metrics: frozenset[int] | None = None
+        self, manifests: Collection[ManifestFile], metrics: frozenset[int] | None = None
     ) -> Iterator[tuple[ManifestEntry, ...]]:
         """The entries of each manifest, read ahead but not remembered.
 
         With ``metrics``, just what planning needs of data files, and metrics of those columns.
         """
         read = partial(_read_batch, self._storage, self.specs, metrics)
-        return self._executor.map_batches(read, manifests, batch_size=BATCH_SIZE)
+        few = len(manifests) <= _FEW and sum(m.manifest_length for m in manifests) <= _SMALL
+        executor = nearby(self._executor) if few else self._executor
+        return executor.map_batches(read, manifests, batch_size=BATCH_SIZE)
 
 
 def read_snapshot(storage: Storage, snapshot: Snapshot) -> tuple[ManifestFile, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from contract.spark_cluster import PROCESSES, SMALL, needs_spark
-from hudi_cases import data_files, load_cases
+from hudi_cases import HudiCase, data_files, load_cases
 
 pytestmark = needs_spark
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,33 +79,35 @@ def test_spark_submit_ships_the_wheel(wheel: Path, tmp_path: Path) -> None:
 
 def test_a_packed_environment(wheel: Path, tmp_path: Path) -> None:
     """Workers run the Python of an archive, which has lakemeta; they find it nowhere else."""
-    root = load_cases()[CASE].unpack(tmp_path / "t")
+    case = load_cases()[CASE]
     environment = tmp_path / "env"
     python = python_without_lakemeta(environment, dependencies=True)
     zipfile.ZipFile(wheel).extractall(next(environment.glob("lib/python*/site-packages")))
     with tarfile.open(tmp_path / "env.tar.gz", "w:gz", compresslevel=1) as archive:
         archive.add(environment, ".")
     arguments = ["--archives", f"{tmp_path / 'env.tar.gz'}#env", "--conf=spark.pyspark.python=./env/bin/python"]
-    done = submit([*arguments, str(_planning_script(tmp_path, root))], tmp_path, python)
+    done = submit([*arguments, str(_planning_script(tmp_path, case))], tmp_path, python)
     assert "planned with spark" in done.stdout, done.stdout + done.stderr[-3000:]
 
 
 def test_a_worker_without_lakemeta(tmp_path: Path) -> None:
     """A sentence says which module is missing and where to read on; nothing is a Java trace."""
-    root = load_cases()[CASE].unpack(tmp_path / "t")
+    case = load_cases()[CASE]
     python = python_without_lakemeta(tmp_path / "env", dependencies=False)
-    done = submit([str(_planning_script(tmp_path, root))], tmp_path, python)
+    done = submit([str(_planning_script(tmp_path, case))], tmp_path, python)
     assert "a worker has no module lakemeta_spark; docs/spark.md" in done.stdout, done.stderr[-3000:]
     assert "\tat " not in done.stdout
 
 
-def _planning_script(folder: Path, root: str) -> Path:
-    """A script whose driver finds lakemeta in this source tree."""
+def _planning_script(folder: Path, case: HudiCase) -> Path:
+    """A script whose driver finds lakemeta in this source tree; it plans a clean of several partitions."""
+    root = case.unpack(folder / "t")
     script = folder / "plan.py"
     script.write_text(
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom lakemeta_spark import SparkExecutor\n"
         "from lakemeta.hudi import HudiTable\nfrom lakemeta.errors import ExecutorError\n"
-        f"with SparkExecutor.start() as spark:\n    try:\n        HudiTable.open({root!r}).plan_clean(executor=spark)\n"
+        f"with SparkExecutor.start() as spark:\n    try:\n"
+        f"        HudiTable.open({root!r}).plan_clean({case.options!r}, executor=spark)\n"
         "        print('planned with spark')\n    except ExecutorError as error:\n        print(error)\n"
     )
     return script

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 from builders import TableFiles, moment
+from executors import Cluster
 
 from lakemeta.cli.progress import ProgressExecutor
-from lakemeta.executor import Executor, LocalExecutor, nearby
+from lakemeta.executor import Executor, nearby
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.async_clean import _Cancellable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-T = TypeVar("T")
-R = TypeVar("R")
 OPTIONS = {"hoodie.clean.commits.retained": "1"}
-
-
-class Cluster:
-    """Stands for executors that ship their work: notes how many items they get."""
-
-    def __init__(self) -> None:
-        self.nearby = LocalExecutor(1)
-        self.shipped: list[int] = []
-
-    def map_batches(
-        self, fn: Callable[[Sequence[T]], Iterable[R]], items: Iterable[T], *, batch_size: int
-    ) -> Iterator[R]:
-        listed = list(items)
-        self.shipped.append(len(listed))
-        return LocalExecutor(1).map_batches(fn, listed, batch_size=batch_size)
 
 
 def table_of(root: Path, partitions: int, commits: int) -> HudiTable:
