@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"PAR1"
 BUNDLES: Final = 4  # column bundles a row group: more keep cores busy at its end, fewer cost less
+_DICTIONARY_BYTES: Final = 1024 * 1024  # pyarrow's default limit
+_SAMPLES: Final = 16
+_SAMPLE_ROWS: Final = 1024
 
 
 @attrs.frozen
@@ -187,10 +190,26 @@ def _encode_table(table: pa.Table, settings: Mapping[str, Any]) -> memoryview:
         names = set(table.column_names)
         mine = {path: value for path, value in blooms.items() if path.partition(".")[0] in names}
         settings["bloom_filter_options"] = mine or None
+    if paths := settings.get("use_dictionary"):
+        limit = settings["dictionary_pagesize_limit"] or _DICTIONARY_BYTES
+        without = {name for name in table.column_names if _outgrows_dictionary(table.column(name), limit)}
+        settings["use_dictionary"] = [path for path in paths if path not in without]
     with pq.ParquetWriter(sink, table.schema, **settings) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
     return memoryview(sink.getvalue())
+
+
+def _outgrows_dictionary(column: pa.ChunkedArray, limit: int) -> bool:
+    """True if a dictionary would be built only to be given up: rows from all over the column are all different."""
+    if pa.types.is_nested(column.type) or column.nbytes <= limit:
+        return False
+    step = len(column) // _SAMPLES
+    samples = [chunk for i in range(_SAMPLES) for chunk in column.slice(i * step, min(step, _SAMPLE_ROWS)).chunks]
+    sample = pa.chunked_array(samples, column.type)
+    values: int = len(sample) - sample.null_count
+    distinct: int = pc.count_distinct(sample, mode="only_valid").as_py()
+    return 0 < values == distinct
 
 
 def _settings(options: WriteOptions, leaves: Sequence[str]) -> dict[str, Any]:
@@ -204,7 +223,7 @@ def _settings(options: WriteOptions, leaves: Sequence[str]) -> dict[str, Any]:
         "store_schema": False,
         "store_decimal_as_integer": True,
     }
-    if options.plain_columns and leaves:
+    if leaves:
         settings["use_dictionary"] = [path for path in leaves if path not in options.plain_columns]
     if options.columns_without_statistics and leaves:
         settings["write_statistics"] = [p for p in leaves if p not in options.columns_without_statistics]

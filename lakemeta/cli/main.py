@@ -6,6 +6,7 @@ nothing changed; 4 partly done; 5 commit state unknown, nothing deleted.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -46,6 +47,8 @@ for command in (apply, clean, demo, doctor, inspect, rewrite, rollback, why):
 
 def main() -> None:
     """Run the command line and exit with the code that the module text names."""
+    if sys.platform == "linux":  # buffers that grow are moved, not copied: a fifth of the CPU time of a rewrite
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as done:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import wait
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import pyarrow as pa
 
+from lakemeta.errors import StorageError
 from lakemeta.iceberg.arrow import parquet_schema
 from lakemeta.iceberg.deletes import partition_key
 from lakemeta.iceberg.manifest import DataFile, FileContent
@@ -18,7 +21,7 @@ from lakemeta.parquet import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
     from typing import BinaryIO
 
     from lakemeta.iceberg.schema import Schema
@@ -90,6 +93,14 @@ class FileFactory:
         return data_location(self.location, self.properties, directory, self.name_of(count))
 
 
+@attrs.frozen
+class _OpenFile:
+    path: str
+    partition: tuple[Value, ...]
+    sink: BinaryIO
+    writer: ParquetWriter
+
+
 class GroupWriter:
     """Writes tables of rows, partition after partition, into files."""
 
@@ -110,8 +121,9 @@ class GroupWriter:
         self._partition: tuple[Value, ...] = ()
         self._held: list[pa.Table] = []
         self._held_rows = self._held_bytes = 0
-        self._sink: BinaryIO | None = None
-        self._writer: ParquetWriter | None = None
+        self._open: _OpenFile | None = None
+        self._ending: _OpenFile | None = None
+        self._closing: list[Future[None]] = []
         self.paths: list[str] = []
         self.files: list[DataFile] = []
 
@@ -132,18 +144,23 @@ class GroupWriter:
     def close(self) -> list[DataFile]:
         """End the last file; returns all of them."""
         self._end_file()
+        self._finish()
+        for closing in self._closing:
+            closing.result()
         return self.files
 
     def abandon(self) -> None:
         """Stop after a failure; what is open is closed as it is, and ``paths`` says what to delete."""
-        if self._writer is not None:
-            self._writer.abandon()
-        if self._sink is not None:
-            self._sink.close()
+        wait(self._closing)
+        for file in (self._ending, self._open):
+            if file is not None:
+                file.writer.abandon()
+                with suppress(OSError, StorageError):  # the failure that brought us here may go on
+                    file.sink.close()
 
     def _room(self) -> int:
         """How many rows the current row group may have."""
-        written = self._writer.rows if self._writer else 0
+        written = self._open.writer.rows if self._open else 0
         of_bytes = int(self._limits.bytes / self._bytes_per_row) - written
         of_group = max(_LEAST_ROWS, int(self._factory.row_group_bytes / self._bytes_per_row))
         return max(1, min(of_group, self._limits.rows - written, max(_LEAST_ROWS, of_bytes)))
@@ -151,35 +168,45 @@ class GroupWriter:
     def _end_row_group(self) -> None:
         if not self._held_rows:
             return
-        writer = self._writer or self._start_file()
+        writer = (self._open or self._start_file()).writer
         writer.write(pa.concat_tables(self._held))
         self._held, self._held_rows, self._held_bytes = [], 0, 0
+        self._finish()
         if writer.rows_encoded:
             self._bytes_per_row = max(0.01, writer.bytes_written / writer.rows_encoded)
         if writer.rows >= self._limits.rows or writer.rows * self._bytes_per_row >= self._limits.bytes:
             self._end_file()
 
-    def _start_file(self) -> ParquetWriter:
+    def _start_file(self) -> _OpenFile:
         path = self._factory.path(self._partition, len(self.paths) + 1)
         self.paths.append(path)
-        self._sink = self._open_output(path)
-        self._writer = ParquetWriter(self._sink, self._schema, self._factory.options, self._pool)
-        return self._writer
+        sink = self._open_output(path)
+        writer = ParquetWriter(sink, self._schema, self._factory.options, self._pool)
+        self._open = _OpenFile(path, self._partition, sink, writer)
+        return self._open
 
     def _end_file(self) -> None:
+        """Nothing more comes to the open file. Its last row group is encoded while the next rows are read."""
         self._end_row_group()
-        if self._writer is None or self._sink is None:
+        if self._open is not None:
+            self._finish()
+            self._ending, self._open = self._open, None
+
+    def _finish(self) -> None:
+        """Write what is left of the file that ended before the open one."""
+        if self._ending is None:
             return
-        stats = self._writer.close()
-        self._sink.close()
-        self._writer = self._sink = None
+        file = self._ending
+        stats = file.writer.close()
+        self._ending = None
+        self._close(file.sink)
         self.files.append(
             DataFile(
                 content=FileContent.DATA,
-                file_path=self.paths[-1],
+                file_path=file.path,
                 file_format="PARQUET",
                 spec_id=self._factory.spec.spec_id,
-                partition=self._partition,
+                partition=file.partition,
                 record_count=stats.rows,
                 file_size_in_bytes=stats.size,
                 split_offsets=stats.split_offsets,
@@ -187,3 +214,10 @@ class GroupWriter:
                 **file_metrics(stats, self._factory.schema, self._factory.modes),
             )
         )
+
+    def _close(self, sink: BinaryIO) -> None:
+        """Close a file, which waits for the disk or the store, beside the work on the next one."""
+        if self._pool is None:
+            sink.close()
+        else:
+            self._closing.append(self._pool.submit(sink.close))
