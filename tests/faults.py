@@ -184,6 +184,24 @@ class LatencyStorage(WrappedStorage):
         return effect()
 
 
+class HookedStorage(WrappedStorage):
+    """Tells ``hook`` of every operation, by name and first path, before it happens."""
+
+    def __init__(self, inner: Storage, hook: Callable[[str, str], object]) -> None:
+        super().__init__(inner)
+        self.hook = hook
+
+    def operation(
+        self,
+        name: str,
+        paths: Sequence[str],
+        effect: Callable[[], T],
+        half: Callable[[], object] | None = None,
+    ) -> T:
+        self.hook(name, next(iter(paths), ""))
+        return effect()
+
+
 class RecordingStorage(WrappedStorage):
     """Keeps ``calls``, the (operation, path) pairs in order; ``delete_many`` gives one pair a path."""
 

@@ -130,7 +130,8 @@ def _failures(
 
 
 def _roll_back(applying: Applying) -> list[RolledBack]:
-    return undo(applying.place, applying.writer, applying.failures, applying.lock, applying.executor)
+    a = applying
+    return undo(a.place, a.writer, a.failures, a.options, a.lock, a.executor)
 
 
 def _look_again(applying: Applying, rolled_back: Sequence[RolledBack]) -> Applying:

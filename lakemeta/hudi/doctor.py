@@ -14,11 +14,12 @@ from lakemeta.hudi.decision import decide
 from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.filenames import parse_base_file
 from lakemeta.hudi.finding import Finding, examples
+from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.leftovers import find_leftovers
 from lakemeta.hudi.listing import plan_all_partitions
 from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.metadata_check import check_metadata_table
-from lakemeta.hudi.planning import read_heartbeats, timezone
+from lakemeta.hudi.planning import timezone
 from lakemeta.hudi.rollback import decode_rollback_plan
 from lakemeta.hudi.timeline import WRITES
 from lakemeta.summary import count_of, human_bytes
@@ -56,7 +57,7 @@ class _Patient:
 def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Executor) -> tuple[Finding, ...]:
     """Look at a table as a clean with these options would, and list every file once."""
     state = load_state(place.storage, place.root, executor)
-    heartbeats = read_heartbeats(place)
+    heartbeats = read_heartbeats(place.storage, place.root)
     zone = timezone(state.config, options)
     decision = decide(state, options, heartbeats, now, zone)
     rows = plan_all_partitions(place.storage, place.root, decision.context, executor, options.wants, explain=True)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from lakemeta.hudi.timeline import Instant, Timeline
 
-HEARTBEAT_FOLDER: Final = ".hoodie/.heartbeat"
 _ACTIONS: Final = ("commit", "deltacommit", "replacecommit")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import PathNotFoundError
-from lakemeta.hudi.failed_writes import HEARTBEAT_FOLDER, is_alive
+from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.finding import Finding, examples
+from lakemeta.hudi.heartbeat import HEARTBEAT_FOLDER
 from lakemeta.hudi.rollback_planning import MARKER_FOLDER
 from lakemeta.summary import count_of
 

@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 
 import attrs
 
-from lakemeta.errors import LakemetaError, OptionError, PathNotFoundError
+from lakemeta.errors import LakemetaError, OptionError
 from lakemeta.hudi.boundary import partitions_touched
 from lakemeta.hudi.clean import DROPPED
 from lakemeta.hudi.decision import Decision, decide
-from lakemeta.hudi.failed_writes import HEARTBEAT_FOLDER
+from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.listing import PartitionRow, plan_all_partitions, plan_listed_files, plan_partitions
 from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.metadata_table.table import MetadataTable
@@ -187,16 +187,7 @@ def _operations(row: PartitionRow) -> Iterator[Operation]:
 
 def heartbeats(place: Place, options: CleanOptions) -> Mapping[str, int]:
     """The heartbeats that a clean looks at: none unless the policy is LAZY."""
-    return read_heartbeats(place) if options.failed_writes is FailedWrites.LAZY else {}
-
-
-def read_heartbeats(place: Place) -> Mapping[str, int]:
-    """When each heartbeat file last changed, in ms since the epoch."""
-    try:
-        entries = place.storage.list_dir(f"{place.root}/{HEARTBEAT_FOLDER}")
-    except PathNotFoundError:
-        return {}
-    return {entry.name: entry.modified_ms for entry in entries if not entry.is_dir}
+    return read_heartbeats(place.storage, place.root) if options.failed_writes is FailedWrites.LAZY else {}
 
 
 def _header(

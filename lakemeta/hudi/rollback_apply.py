@@ -18,10 +18,11 @@ from lakemeta.errors import StalePlanError
 from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.commit import InstantWriter
 from lakemeta.hudi.failed_writes import is_alive, pending_writes
+from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.lock import TableLock, table_lock
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.planning import read_heartbeats, timezone
+from lakemeta.hudi.planning import timezone
 from lakemeta.hudi.rollback import decode_rolled_back
 from lakemeta.hudi.rollback_planning import PLAN_KIND, FailedWrite, failed_write, pending_rollbacks
 from lakemeta.hudi.rollback_run import RolledBack, roll_back
@@ -58,7 +59,7 @@ def find_failures(
 
     Raises StalePlanError for a wanted write that completed or whose writer lives (rule 1).
     """
-    beats, now_ms = read_heartbeats(place), epoch_ms(now)
+    beats, now_ms = read_heartbeats(place.storage, place.root), epoch_ms(now)
     begun = pending_rollbacks(place, state, beats, options, now_ms)
     pending = {i.requested for i in pending_writes(state.timeline, state.clusterings)}
     asked = set(wanted)
@@ -79,12 +80,17 @@ def rolled_back_writes(place: Place, state: TableState, executor: Executor) -> s
 
 
 def undo(
-    place: Place, writer: InstantWriter, failures: Failures, lock: TableLock, executor: Executor
+    place: Place,
+    writer: InstantWriter,
+    failures: Failures,
+    options: CleanOptions,
+    lock: TableLock,
+    executor: Executor,
 ) -> list[RolledBack]:
     """Roll back all the failed writes; stops after one of which a file could not be deleted."""
     done: list[RolledBack] = []
     for write in failures.writes:
-        done.append(roll_back(place, writer, write, lock, executor))
+        done.append(roll_back(place, writer, write, options, lock, executor))
         if not done[-1].complete:
             break
     return done
@@ -106,7 +112,7 @@ def apply_rollback(
     for write in failures.writes:
         _refuse_different(place, plan, write)
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
-    return _report(plan, undo(place, writer, failures, lock, executor))
+    return _report(plan, undo(place, writer, failures, options, lock, executor))
 
 
 def _refuse_unknown(unknown: set[str], state: TableState) -> None:

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
-from lakemeta.errors import CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
+from lakemeta.errors import CommitConflictError, CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.failed_writes import is_alive, pending_writes, writes_to_roll_back
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
+from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.listing import METADATA_FOLDER, find_partitions, list_partition
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.metadata import decode_commit
-from lakemeta.hudi.planning import read_heartbeats, settled
+from lakemeta.hudi.planning import settled
 from lakemeta.hudi.rollback import (
     Marker,
     RollbackPlan,
@@ -102,7 +103,7 @@ def plan_rollback(
     now_ms = epoch_ms(now)
 
     def look() -> tuple[TableState, _Chosen]:
-        state, beats = load_state(place.storage, place.root, executor), read_heartbeats(place)
+        state, beats = load_state(place.storage, place.root, executor), read_heartbeats(place.storage, place.root)
         writes = writes_to_roll_back(state.timeline, state.clusterings, beats, options, now_ms)
         return state, _Chosen(writes, beats)
 
@@ -125,7 +126,8 @@ def pending_rollbacks(
 ) -> dict[str, tuple[Instant, RollbackPlan]]:
     """The rollbacks that were begun and are to be finished, by the write they undo (rule 1).
 
-    Raises UnsupportedFeatureError for one that a live writer is executing, or that undoes a completed commit.
+    Raises UnsupportedFeatureError for one that undoes a completed commit, CommitConflictError for one that a live
+    writer is executing.
     """
     found: dict[str, tuple[Instant, RollbackPlan]] = {}
     completed = {i.requested for i in state.timeline.commits.completed}
@@ -141,11 +143,21 @@ def pending_rollbacks(
             raise UnsupportedFeatureError(
                 f"{instant} undoes {plan.instant}, which had completed; let a Hudi writer finish that rollback"
             )
-        if is_alive(instant.requested, heartbeats, options, now_ms):
-            raise UnsupportedFeatureError(f"{instant} is being executed by a live writer; try again when it is done")
+        check_not_executing(instant, heartbeats, options, now_ms)
         if not is_alive(plan.instant, heartbeats, options, now_ms):
             found[plan.instant] = (instant, plan)
     return found
+
+
+def check_not_executing(rollback: Instant, heartbeats: Mapping[str, int], options: CleanOptions, now_ms: int) -> None:
+    """Raise CommitConflictError if the heartbeat of a pending rollback is fresh: somebody executes it."""
+    if is_alive(rollback.requested, heartbeats, options, now_ms):
+        seconds = max(0, now_ms - heartbeats[rollback.requested]) // 1000
+        tolerated = options.heartbeat_interval_ms * options.heartbeat_misses // 1000
+        raise CommitConflictError(
+            f"{rollback} is being executed by a writer whose heartbeat is {seconds} s old; try again when it is done, "
+            f"or if that writer died, when the heartbeat is older than {tolerated} s"
+        )
 
 
 def failed_write(

@@ -12,10 +12,13 @@ Rules of this module (``BaseRollbackActionExecutor``, ``RollbackHelper``, ``Roll
    once the timeline is archived past it.
 4. A slice that has a rollback block of this rollback gets no second one, and a slice without log files gets none.
 5. Nothing is begun or completed if the failed write turns out to have completed meanwhile.
+6. Under a lock that is shared with others the rollback has a heartbeat, and one that has another's is left to that (see
+   :mod:`lakemeta.hudi.heartbeat`).
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -23,15 +26,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from lakemeta.errors import PathExistsError, StalePlanError, StorageError
+from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.execute import delete_files
-from lakemeta.hudi.failed_writes import HEARTBEAT_FOLDER
 from lakemeta.hudi.filenames import LogFile, parse_log_file
+from lakemeta.hudi.heartbeat import HEARTBEAT_FOLDER, Heartbeat, read_heartbeats
 from lakemeta.hudi.listing import list_partition
 from lakemeta.hudi.load import load_timeline
 from lakemeta.hudi.logfile import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakemeta.hudi.metadata_sync import check_rollback, newest_time, tell_rollback
 from lakemeta.hudi.rollback import ROLLBACK_VERSION, RollbackRequest, encode_rollback_metadata, encode_rollback_plan
-from lakemeta.hudi.rollback_planning import MARKER_FOLDER, FailedWrite
+from lakemeta.hudi.rollback_planning import MARKER_FOLDER, FailedWrite, check_not_executing
 from lakemeta.hudi.timeline import Instant, Timeline, parse_instant
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import InstantWriter
     from lakemeta.hudi.lock import TableLock
+    from lakemeta.hudi.options import CleanOptions
     from lakemeta.hudi.planning import Place
     from lakemeta.report import Outcome
 
@@ -69,15 +74,35 @@ class RolledBack:
 
 
 def roll_back(
-    place: Place, writer: InstantWriter, write: FailedWrite, lock: TableLock, executor: Executor
+    place: Place,
+    writer: InstantWriter,
+    write: FailedWrite,
+    options: CleanOptions,
+    lock: TableLock,
+    executor: Executor,
 ) -> RolledBack:
     """Roll back one failed write to its end.
 
-    Raises StalePlanError if the write completed meanwhile or another writer took the instant, StorageError if an
-    instant file of the write cannot be deleted. In both cases nothing is lost: a second run goes on.
+    Raises StalePlanError if the write completed meanwhile or another writer took the instant, CommitConflictError if
+    another writer is executing the rollback, StorageError if an instant file of the write cannot be deleted. In all
+    cases nothing is lost: a second run goes on.
     """
     with lock.held():
-        rollback = _request(writer, write)
+        rollback = _request(writer, write, options)
+        alone = lock.provider is None
+        beating = nullcontext() if alone else _heartbeat(writer, rollback, options)
+    with beating:
+        return _execute(place, writer, write, rollback, lock, executor)
+
+
+def _execute(
+    place: Place,
+    writer: InstantWriter,
+    write: FailedWrite,
+    rollback: Instant,
+    lock: TableLock,
+    executor: Executor,
+) -> RolledBack:
     writer.inflight(rollback, b"")
     started = perf_counter()
     deletes = list(write.deletes(writer.root))
@@ -125,11 +150,18 @@ def _empty(partition: str) -> dict[str, Any]:
     }
 
 
-def _request(writer: InstantWriter, write: FailedWrite) -> Instant:
-    """The rollback that was begun, or a new one, once it is sure that the write did not complete."""
+def _heartbeat(writer: InstantWriter, rollback: Instant, options: CleanOptions) -> Heartbeat:
+    return Heartbeat(writer.storage, writer.root, rollback.requested, options.heartbeat_interval_ms)
+
+
+def _request(writer: InstantWriter, write: FailedWrite, options: CleanOptions) -> Instant:
+    """The rollback that was begun, or a new one, once it is sure that neither it nor the write completed."""
     timeline = load_timeline(writer.storage, writer.root, writer.config)
     _check_pending(timeline, write)
+    _check_not_rolled_back(timeline, write)
     if write.rollback is not None:
+        beats = read_heartbeats(writer.storage, writer.root)
+        check_not_executing(write.rollback, beats, options, epoch_ms(writer.clock()))
         return write.rollback
     check_rollback(writer, timeline, "", write.instant)
     return writer.requested("rollback", newest_time(writer, timeline), encode_rollback_plan(write.plan))
@@ -139,6 +171,12 @@ def _check_pending(timeline: Timeline, write: FailedWrite) -> None:
     done = [i for i in timeline.completed if i.requested == write.instant and i.action == write.plan.action]
     if done:
         raise StalePlanError(f"{done[0]} was not failed after all: it completed meanwhile; plan again")
+
+
+def _check_not_rolled_back(timeline: Timeline, write: FailedWrite) -> None:
+    ours = write.rollback.requested if write.rollback else write.instant
+    if not any(i.requested == ours for i in timeline.pending):
+        raise StalePlanError(f"the write at {write.instant} was rolled back by somebody else meanwhile; plan again")
 
 
 def _finish(place: Place, writer: InstantWriter, write: FailedWrite, rollback: Instant, done: RolledBack) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 from builders import TableFiles, at, moment
-from faults import WrappedStorage
+from faults import HookedStorage
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
@@ -16,26 +15,12 @@ from lakemeta.hudi import HudiTable
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from lakemeta.plan import Plan
 
-T = TypeVar("T")
 LAZY = {"hoodie.clean.commits.retained": "1", "hoodie.clean.failed.writes.policy": "LAZY"}
-
-
-class HookedStorage(WrappedStorage):
-    """Tells ``hook`` of every operation, by name and first path, before it happens."""
-
-    def __init__(self, hook: Callable[[str, str], None]) -> None:
-        super().__init__(LocalStorage())
-        self.hook = hook
-
-    def operation(
-        self, name: str, paths: Sequence[str], effect: Callable[[], T], half: Callable[[], object] | None = None
-    ) -> T:
-        self.hook(name, paths[0])
-        return effect()
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +39,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> TableFiles:
 
 def hooked(table: TableFiles, hook: Callable[[str, str], None]) -> HudiTable:
     opened = HudiTable.open(str(table.root))
-    return attrs.evolve(opened, place=attrs.evolve(opened.place, storage=HookedStorage(hook)))
+    return attrs.evolve(opened, place=attrs.evolve(opened.place, storage=HookedStorage(LocalStorage(), hook)))
 
 
 def plan_while(table: TableFiles, hook: Callable[[str, str], None], options: dict[str, str] = LAZY) -> Plan:
