@@ -116,20 +116,37 @@ class DataFile:
         return self.content == FileContent.POSITION_DELETES and self.file_format.upper() == "PUFFIN"
 
 
+@attrs.frozen(slots=True)
+class StoredFile:
+    """A file's record as it lies in a manifest, in Avro; ``layout`` is the canonical schema of the entry it is from."""
+
+    data: bytes
+    layout: str
+
+
 @attrs.frozen(slots=True, hash=False)
 class ManifestEntry:
-    """What a manifest says about a file. Sequence numbers that are None are inherited (see ``Inheritance``)."""
+    """What a manifest says about a file. Sequence numbers that are None are inherited (see ``Inheritance``).
+
+    If it is to be moved to another manifest, ``stored`` is what is written there, and ``data_file`` may lack metrics.
+    """
 
     status: EntryStatus
     snapshot_id: int | None
     sequence_number: int | None
     file_sequence_number: int | None
     data_file: DataFile
+    stored: StoredFile | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
     def is_live(self) -> bool:
         """True unless the entry says that the file was removed."""
         return self.status != EntryStatus.DELETED
+
+    def changed(self, status: EntryStatus, snapshot_id: int | None, stored: StoredFile | None) -> ManifestEntry:
+        """The entry with another status, snapshot id and record; faster than attrs.evolve, of which there are many."""
+        numbers = (self.sequence_number, self.file_sequence_number)
+        return ManifestEntry(status, snapshot_id, *numbers, self.data_file, stored)
 
 
 class Inheritance:

@@ -21,35 +21,18 @@ from lakemeta.iceberg.manifest import (
     ManifestFile,
     PartitionFieldSummary,
 )
-from lakemeta.iceberg.manifest_schema import avro_name, avro_record, manifest_entry_type, manifest_list_type
+from lakemeta.iceberg.manifest_entries import LISTS, MAPS, OTHERS, EntryLayout
+from lakemeta.iceberg.manifest_schema import avro_name, avro_record, manifest_list_type
 from lakemeta.iceberg.schema import Schema, schema_to_json
 from lakemeta.iceberg.spec import PartitionSpec, spec_fields_to_json
-from lakemeta.iceberg.types import DecimalType, NestedField, StructType, Type, Value, decimal_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lakemeta.iceberg.metadata import TableMetadata
+    from lakemeta.iceberg.types import StructType, Type, Value
 
-_BLOCK_SIZE: Final = 64 * 1024 * 1024  # what version 1 manifests say of every file
 _CODEC: Final = "deflate"
-_MAPS: Final = (
-    "column_sizes",
-    "value_counts",
-    "null_value_counts",
-    "nan_value_counts",
-    "lower_bounds",
-    "upper_bounds",
-)
-_LISTS: Final = ("split_offsets", "equality_ids")
-_OTHERS: Final = (
-    "key_metadata",
-    "sort_order_id",
-    "first_row_id",
-    "referenced_data_file",
-    "content_offset",
-    "content_size_in_bytes",
-)
 _LIST_NAMES: Final = {f.field_id: f.name for f in manifest_list_type(3).fields}
 
 
@@ -120,7 +103,9 @@ def write_manifest_list(
         header["sequence-number"] = sequence_number
     if format_version > 2:
         header["first-row-id"] = first
-    return _container("manifest_file", struct, records, header, format_version), first_row_id
+    described = _described(struct, header, format_version)
+    data = avro.write_container(avro_record("manifest_file", struct), records, codec=_CODEC, metadata=described)
+    return data, first_row_id
 
 
 def write_manifest(
@@ -138,9 +123,6 @@ def write_manifest(
     Entries are written as they are: None sequence numbers stay None and are inherited by readers.
     """
     listed, spec, types = list(entries), metadata.specs_by_id[spec_id], metadata.partition_types(spec_id)
-    fields = zip(spec.fields, types, strict=True)
-    partition = StructType(tuple(NestedField(f.field_id, f.name, kind) for f, kind in fields))
-    struct = manifest_entry_type(metadata.format_version, partition)
     header = {
         "schema": _json(schema_to_json(metadata.schema)),
         "schema-id": metadata.current_schema_id,
@@ -149,8 +131,10 @@ def write_manifest(
     }
     if metadata.format_version > 1:
         header["content"] = "deletes" if content == ManifestContent.DELETES else "data"
-    records = [_entry_record(e, partition) for e in listed]
-    data = _container("manifest_entry", struct, records, header, metadata.format_version)
+    layout = EntryLayout.of(metadata, spec_id)
+    described = _described(layout.struct, header, metadata.format_version)
+    encoded = map(layout.encode, listed)
+    data = avro.join_container(layout.schema, encoded, codec=_CODEC, metadata=described)
     live = [e.sequence_number for e in listed if e.is_live and e.sequence_number is not None]
     return data, ManifestFile(
         manifest_path=path,
@@ -258,9 +242,9 @@ def _entry(
     inherited: Inheritance,
 ) -> ManifestEntry:
     file = record["data_file"]
-    rest: dict[str, Any] = {name: file.get(name) for name in _OTHERS}
-    rest |= {name: _pairs(file.get(name)) for name in _MAPS}
-    rest |= {name: None if file.get(name) is None else tuple(file[name]) for name in _LISTS}
+    rest: dict[str, Any] = {name: file.get(name) for name in OTHERS}
+    rest |= {name: _pairs(file.get(name)) for name in MAPS}
+    rest |= {name: None if file.get(name) is None else tuple(file[name]) for name in LISTS}
     status, records = EntryStatus(record["status"]), file["record_count"]
     rest["first_row_id"] = inherited.row_id(status, rest["first_row_id"], records)
     own = (record.get(name) for name in ("snapshot_id", "sequence_number", "file_sequence_number"))
@@ -282,41 +266,6 @@ def _entry(
 
 def _pairs(items: Iterable[Mapping[str, Any]] | None) -> dict[int, Any] | None:
     return None if items is None else {item["key"]: item["value"] for item in items}
-
-
-def _entry_record(entry: ManifestEntry, partition: StructType) -> dict[str, Any]:
-    file = entry.data_file
-    record: dict[str, Any] = {name: getattr(file, name) for name in _OTHERS}
-    for name in _MAPS:
-        metrics = getattr(file, name)
-        record[name] = None if metrics is None else [{"key": k, "value": v} for k, v in metrics.items()]
-    for name in _LISTS:
-        numbers = getattr(file, name)
-        record[name] = None if numbers is None else list(numbers)
-    names = [avro_name(f.name) for f in partition.fields]
-    encoded = [_partition_value(f.type, v) for f, v in zip(partition.fields, file.partition, strict=True)]
-    record |= {
-        "content": int(file.content),
-        "file_path": file.file_path,
-        "file_format": file.file_format,
-        "partition": dict(zip(names, encoded, strict=True)),
-        "record_count": file.record_count,
-        "file_size_in_bytes": file.file_size_in_bytes,
-        "block_size_in_bytes": _BLOCK_SIZE,
-    }
-    return {
-        "status": int(entry.status),
-        "snapshot_id": entry.snapshot_id,
-        "sequence_number": entry.sequence_number,
-        "file_sequence_number": entry.file_sequence_number,
-        "data_file": record,
-    }
-
-
-def _partition_value(kind: Type, value: Value) -> Value:
-    if value is None or not isinstance(kind, DecimalType):
-        return value
-    return values.unscaled_to_bytes(values.unscaled(value, kind), decimal_bytes(kind.precision))
 
 
 def _counts(entries: Sequence[ManifestEntry]) -> dict[str, Any]:
@@ -347,13 +296,12 @@ def _order(value: Value) -> Any:
     return (value, math.copysign(1, value)) if isinstance(value, float) else value  # -0.0 comes before 0.0
 
 
-def _container(
-    name: str, struct: StructType, records: Sequence[Any], header: Mapping[str, Any], format_version: int
-) -> bytes:
+def _described(struct: StructType, header: Mapping[str, Any], format_version: int) -> dict[str, str]:
+    """The metadata of an Avro file of Iceberg's."""
     metadata = {key: str(value) for key, value in header.items()}
     metadata["format-version"] = str(format_version)
     metadata["iceberg.schema"] = _json(schema_to_json(Schema(struct.fields)))
-    return avro.write_container(avro_record(name, struct), records, codec=_CODEC, metadata=metadata)
+    return metadata
 
 
 def _json(value: Any) -> str:

@@ -72,9 +72,9 @@ def filter_entries(entries: Sequence[ManifestEntry], removal: Removal, snapshot_
     duplicates = 0
     for entry in live:
         if not removal.takes(entry):
-            kept.append(attrs.evolve(entry, status=EntryStatus.EXISTING))
+            kept.append(entry.changed(EntryStatus.EXISTING, entry.snapshot_id, entry.stored))
             continue
-        kept.append(attrs.evolve(entry, status=EntryStatus.DELETED, snapshot_id=snapshot_id))
+        kept.append(entry.changed(EntryStatus.DELETED, snapshot_id, entry.stored))
         duplicates += file_key(entry.data_file) in removed
         removed.setdefault(file_key(entry.data_file), entry.data_file)
     return Filtered(tuple(kept), tuple(removed.values()), duplicates)
@@ -85,8 +85,8 @@ def merge_entries(manifests: Iterable[Sequence[ManifestEntry]], snapshot_id: int
     merged: list[ManifestEntry] = []
     for entries in manifests:
         for entry in entries:
-            if entry.snapshot_id == snapshot_id:
+            if entry.snapshot_id == snapshot_id or entry.status == EntryStatus.EXISTING:
                 merged.append(entry)
             elif entry.is_live:
-                merged.append(attrs.evolve(entry, status=EntryStatus.EXISTING))
+                merged.append(entry.changed(EntryStatus.EXISTING, entry.snapshot_id, entry.stored))
     return merged

@@ -32,52 +32,59 @@ if TYPE_CHECKING:
 _LONGEST: Final = 127  # bytes of a text that patterns know
 _COUNTS: Final = ("value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS: Final = ("lower_bounds", "upper_bounds")
-_REPEATED: Final = (
-    "status",
-    "snapshot_id",
-    "sequence_number",
-    "file_sequence_number",
-    "content",
-    "sort_order_id",
-)
-_OTHERS: Final = ("record_count", "file_size_in_bytes", "first_row_id")
+_REPEATED: Final = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "content", "sort_order_id")
+_OTHERS: Final = ("record_count", "file_size_in_bytes", "first_row_id", "content_offset", "content_size_in_bytes")
 _RAW: Final = ("file_format", "key_metadata", "split_offsets")
+_PATHS: Final = {"file_path": "string", "referenced_data_file": ["null", "string"]}
 _STATUSES: Final = dict(enumerate(EntryStatus))
 _CONTENTS: Final[dict[int | None, FileContent]] = {None: FileContent.DATA, **dict(enumerate(FileContent))}
 
 
-class _UnfamiliarError(Exception):
-    """These bytes are not laid out as the patterns have it; it never leaves this module."""
+class UnfamiliarError(Exception):
+    """These bytes are not laid out as the patterns have it; read them another way."""
+
+
+UNFAMILIAR: Final = (UnfamiliarError, CorruptMetadataError, LookupError, TypeError, ValueError)
 
 
 def scan_manifest(
     data: bytes, manifest: ManifestFile, spec: PartitionSpec, metrics: frozenset[int]
 ) -> list[ManifestEntry]:
-    """The entries of a data manifest as ``read_manifest`` gives them, without most metrics.
+    """The entries of a manifest as ``read_manifest`` gives them, without most metrics.
 
-    Files carry counts and bounds of the columns ``metrics`` alone (None of no column), and no column_sizes,
-    equality_ids, referenced_data_file, content_offset and content_size_in_bytes. Raises CorruptMetadataError.
+    Files carry counts and bounds of the columns ``metrics`` alone (None of no column), and no column_sizes and
+    equality_ids. Raises CorruptMetadataError.
     """
     try:
-        return list(_scan(data, manifest, spec, metrics))
-    except (_UnfamiliarError, CorruptMetadataError, LookupError, TypeError, ValueError):
+        return [entry for entry, _, _ in scan(data, manifest, spec, metrics)[1]]
+    except UNFAMILIAR:
         return read_manifest(data, manifest, spec)
 
 
-def _scan(data: bytes, manifest: ManifestFile, spec: PartitionSpec, metrics: frozenset[int]) -> Iterator[ManifestEntry]:
+def scan(
+    data: bytes, manifest: ManifestFile, spec: PartitionSpec, metrics: frozenset[int]
+) -> tuple[tuple[str, ...], Iterator[tuple[ManifestEntry, Row, bytes]]]:
+    """The names of fields, and the entries, each with those fields' raw values (None for null) and its bytes.
+
+    Any of ``UNFAMILIAR`` may be raised, sooner or later.
+    """
     check_format_version(data, manifest.manifest_path)
     schema, blocks = avro.read_blocks(data, manifest.manifest_path)
     names, steps = _layout(json.dumps(schema), bool(metrics))
     entry = _entry_maker(names, _partitions(schema, spec), manifest, spec, metrics)
-    for count, block in blocks:
-        position = 0
-        for _ in range(count):
-            row: Row = []
-            for step in steps:
-                position = step(block, position, row)
-            yield entry(row)
-        if position != len(block):
-            raise _UnfamiliarError
+    return names, ((entry(row), row, raw) for count, block in blocks for row, raw in _rows(count, block, steps))
+
+
+def _rows(count: int, block: bytes, steps: tuple[Step, ...]) -> Iterator[tuple[Row, bytes]]:
+    end = 0
+    for _ in range(count):
+        row: Row = []
+        start = end
+        for step in steps:
+            end = step(block, end, row)
+        yield row, block[start:end]
+    if end != len(block):
+        raise UnfamiliarError
 
 
 def _entry_maker(
@@ -92,17 +99,18 @@ def _entry_maker(
     last = len(names)  # of what a manifest does not have, None is put there
     repeated, others, raw = ([at.get(n, last) for n in group] for group in (_REPEATED, _OTHERS, _RAW))
     measured = _measured(at, last, metrics)
-    path, where = at["file_path"], at["partition"]
+    path, where, about = at["file_path"], at["partition"], at.get("referenced_data_file", last)
     none: list[Any] = [None] * 6
 
     def entry(row: Row) -> ManifestEntry:
         row.append(None)
         code, snapshot, sequence, own, content, order = [_seen(row[i]) for i in repeated]
-        records, size, first = [_number(row[i]) for i in others]
+        records, size, first, *blob = [_number(row[i]) for i in others]
         form, key, offsets = [row[i] for i in raw]
         status = _STATUSES[code]
         known = [None, *[_metrics(row[i], find, value) for i, find, value in measured]] if metrics else none
-        more: tuple[Any, ...] = (_bytes(key), _longs(offsets), None, order, inherited.row_id(status, first, records))
+        row_id = inherited.row_id(status, first, records)
+        more: tuple[Any, ...] = (_bytes(key), _longs(offsets), None, order, row_id, row[about], *blob)
         spec_id, text = spec.spec_id, _text(form)
         kind = _CONTENTS[content]
         file = DataFile(kind, row[path], text, spec_id, partition(row[where]), records, size, *known, *more)
@@ -160,9 +168,11 @@ class _Layout:
         elif name == "partition":
             self.names.append(name)
             self.pattern += b"(" + _pattern(kind) + b")"
-        elif name == "file_path" and kind == "string":
+        elif name in _PATHS:
+            if kind != _PATHS[name]:
+                raise UnfamiliarError
+            self.pattern += b"(" + _VARINT + b")" if kind == "string" else b"(?:\\x00|\\x02(" + _VARINT + b"))"
             self.names.append(name)
-            self.pattern += b"(" + _VARINT + b")"
             self.flush()
             self.steps.append(_path)
         elif _is_array(kind):
@@ -180,7 +190,7 @@ class _Layout:
         if isinstance(kind, list) and len(kind) == 2 and kind[0] == "null":
             return b"(?:\\x00|\\x02(" + _pattern(kind[1]) + b"))"
         if isinstance(kind, list):
-            raise _UnfamiliarError
+            raise UnfamiliarError
         return b"(" + _pattern(kind) + b")"
 
     def flush(self, *, pattern: bool = True, arrays: bool = False) -> None:
@@ -199,7 +209,7 @@ def _stretch(pattern: re.Pattern[bytes]) -> Step:
     def step(block: bytes, position: int, row: Row) -> int:
         found = match(block, position)
         if found is None:
-            raise _UnfamiliarError
+            raise UnfamiliarError
         row.extend(found.groups())
         return found.end()
 
@@ -207,6 +217,8 @@ def _stretch(pattern: re.Pattern[bytes]) -> Step:
 
 
 def _path(block: bytes, position: int, row: Row) -> int:
+    if row[-1] is None:
+        return position
     end: int = position + _number(row[-1])
     row[-1] = block[position:end].decode()
     return end
@@ -252,14 +264,14 @@ def _array(item: bytes, block: bytes, position: int) -> tuple[int, int | None]:
         return position + 1, None
     count = block[position + 1]
     if block[position] != 2 or count & 1:
-        raise _UnfamiliarError
+        raise UnfamiliarError
     if count > 0x7F:
         if block[position + 2] > 0x3F:
-            raise _UnfamiliarError
+            raise UnfamiliarError
         count = count & 0x7F | block[position + 2] << 7
     found = _array_pattern(item, count >> 1)(block, position + 1)
     if found is None:
-        raise _UnfamiliarError
+        raise UnfamiliarError
     return found.end(), count >> 1
 
 
@@ -329,7 +341,7 @@ def _pattern(kind: avro.Schema) -> bytes:
     if isinstance(kind, list) and len(kind) < 64:
         return b"(?:" + b"|".join(re.escape(bytes([2 * i])) + _pattern(k) for i, k in enumerate(kind)) + b")"
     if not isinstance(kind, dict):
-        raise _UnfamiliarError  # the name of a type defined before
+        raise UnfamiliarError  # the name of a type defined before
     if kind["type"] == "record":
         return b"".join(_pattern(field["type"]) for field in kind["fields"])
     return b".{%d}" % kind["size"] if kind["type"] == "fixed" else _pattern(kind["type"])

@@ -148,7 +148,7 @@ def _losing(
             break
         if not hinted and part and not part[0].is_deletes:
             part = list(work.manifests.holding(part, {path for path, _ in missing}))
-        for manifest, entries in zip(part, work.manifests.entries(part), strict=True):
+        for manifest, entries in zip(part, work.manifests.to_move(part, work.metadata), strict=True):
             filtered = filter_entries(entries, removal, work.new.snapshot_id)
             if filtered and (not removal.keys or any(file_key(file) in removal.keys for file in filtered.removed)):
                 found[manifest.manifest_path] = filtered
@@ -209,7 +209,7 @@ def _merge(listed: Sequence[ManifestFile], work: _Work) -> _Side:
             merged += packed
             continue
         old = [m for m in packed if work.new.entries(m) is None]
-        read = dict(zip((m.manifest_path for m in old), work.manifests.entries(old), strict=True))
+        read = dict(zip((m.manifest_path for m in old), work.manifests.to_move(old, work.metadata), strict=True))
         entries = merge_entries((work.new.entries(m) or read[m.manifest_path] for m in packed), work.new.snapshot_id)
         key = ("merge", *(m.manifest_path for m in packed))
         merged.append(work.new.write(key, work.metadata, packed[0].content, packed[0].partition_spec_id, entries))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from lakemeta.iceberg.metadata import TableMetadata
 
 
 class Manifests(Protocol):
@@ -28,6 +29,10 @@ class Manifests(Protocol):
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Sequence[Sequence[ManifestEntry]]:
         """All entries of each manifest, in file order, with what they inherit filled in."""
+        ...
+
+    def to_move(self, manifests: Sequence[ManifestFile], metadata: TableMetadata) -> Sequence[Sequence[ManifestEntry]]:
+        """As ``entries``, to be written into new manifests of this version of the table; files may lack metrics."""
         ...
 
 

@@ -6,23 +6,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.executor import Executor, LocalExecutor, nearby
+from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
+from lakemeta.iceberg.manifest_entries import EntryLayout
+from lakemeta.iceberg.manifest_move import read_to_move
 from lakemeta.iceberg.manifest_scan import scan_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from lakemeta.iceberg.manifest import ManifestEntry, ManifestFile
-    from lakemeta.iceberg.metadata import Snapshot
+    from lakemeta.iceberg.metadata import Snapshot, TableMetadata
     from lakemeta.iceberg.spec import PartitionSpec
     from lakemeta.storage.contract import Storage
 
 BATCH_SIZE = 4
-_FEW = 16  # manifests, and
-_SMALL = 2**20  # bytes, which threads have read before a cluster has begun
 
 
 class StoredManifests:
@@ -35,6 +35,7 @@ class StoredManifests:
         self._executor = executor or LocalExecutor()
         self._lists: dict[int, tuple[ManifestFile, ...]] = {}
         self._entries: dict[str, tuple[ManifestEntry, ...]] = {}
+        self._moving: dict[tuple[str, str], tuple[ManifestEntry, ...]] = {}
 
     def of(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         """The manifests of a snapshot, in list order."""
@@ -54,17 +55,25 @@ class StoredManifests:
             self._entries[manifest.manifest_path] = entries
         return [self._entries[m.manifest_path] for m in manifests]
 
+    def to_move(self, manifests: Sequence[ManifestFile], metadata: TableMetadata) -> Sequence[Sequence[ManifestEntry]]:
+        """As ``entries``, to be written into new manifests of this version of the table (``manifest_move``)."""
+        layouts = {m.partition_spec_id: EntryLayout.of(metadata, m.partition_spec_id).canonical for m in manifests}
+        keys = [(m.manifest_path, layouts[m.partition_spec_id]) for m in manifests]
+        missing = {key: m for key, m in zip(keys, manifests, strict=True) if key not in self._moving}
+        read = partial(_read_to_move, self._storage, self.specs, layouts)
+        found = self._executor.map_batches(read, missing.values(), batch_size=BATCH_SIZE)
+        self._moving.update(zip(missing, found, strict=True))
+        return [self._moving[key] for key in keys]
+
     def stream(
-        self, manifests: Collection[ManifestFile], metrics: frozenset[int] | None = None
+        self, manifests: Iterable[ManifestFile], metrics: frozenset[int] | None = None
     ) -> Iterator[tuple[ManifestEntry, ...]]:
         """The entries of each manifest, read ahead but not remembered.
 
         With ``metrics``, just what planning needs of data files, and metrics of those columns.
         """
         read = partial(_read_batch, self._storage, self.specs, metrics)
-        few = len(manifests) <= _FEW and sum(m.manifest_length for m in manifests) <= _SMALL
-        executor = nearby(self._executor) if few else self._executor
-        return executor.map_batches(read, manifests, batch_size=BATCH_SIZE)
+        return self._executor.map_batches(read, manifests, batch_size=BATCH_SIZE)
 
 
 def read_snapshot(storage: Storage, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
@@ -84,14 +93,30 @@ def _read_batch(
     metrics: frozenset[int] | None,
     manifests: Sequence[ManifestFile],
 ) -> Iterator[tuple[ManifestEntry, ...]]:
+    for manifest, spec, data in _read(storage, specs, manifests):
+        if metrics is None or manifest.is_deletes:
+            yield tuple(read_manifest(data, manifest, spec))
+        else:
+            yield tuple(scan_manifest(data, manifest, spec, metrics))
+
+
+def _read_to_move(
+    storage: Storage,
+    specs: Mapping[int, PartitionSpec],
+    layouts: Mapping[int, str],
+    manifests: Sequence[ManifestFile],
+) -> Iterator[tuple[ManifestEntry, ...]]:
+    for manifest, spec, data in _read(storage, specs, manifests):
+        yield tuple(read_to_move(data, manifest, spec, layouts[manifest.partition_spec_id]))
+
+
+def _read(
+    storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]
+) -> Iterator[tuple[ManifestFile, PartitionSpec, bytes]]:
     for manifest in manifests:
         spec = specs.get(manifest.partition_spec_id)
         if spec is None:
             raise CorruptMetadataError(
                 f"{manifest.manifest_path} is of partition spec {manifest.partition_spec_id}, which the table lacks"
             )
-        data = storage.read(store_path(storage.scheme, manifest.manifest_path))
-        if metrics is None or manifest.is_deletes:
-            yield tuple(read_manifest(data, manifest, spec))
-        else:
-            yield tuple(scan_manifest(data, manifest, spec, metrics))
+        yield manifest, spec, storage.read(store_path(storage.scheme, manifest.manifest_path))
