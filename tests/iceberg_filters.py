@@ -43,6 +43,17 @@ def predicates(field_id: int) -> st.SearchStrategy[Expression]:
     return st.one_of(tests)
 
 
+def reject_nulls(expression: Expression) -> Expression:
+    """Add the not-null test that SQL means with every negative comparison."""
+    if isinstance(expression, Predicate) and expression.op in ("not-eq", "not-in", "not-starts-with"):
+        return And(Predicate(expression.field_id, expression.type, "not-null"), expression)
+    if isinstance(expression, And):
+        return And(reject_nulls(expression.left), reject_nulls(expression.right))
+    if isinstance(expression, Or):
+        return Or(reject_nulls(expression.left), reject_nulls(expression.right))
+    return expression
+
+
 FILTERS = st.recursive(
     st.one_of([predicates(i) for i in COLUMNS]),
     lambda inner: st.builds(And, inner, inner) | st.builds(Or, inner, inner) | inner.map(negate),

@@ -7,6 +7,7 @@ engine's InclusiveMetricsEvaluator, ManifestEvaluator and Transform.project. Whe
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 _IN_LIMIT: Final = 200  # beyond so many values, in is not worth testing
 UNARY: Final = frozenset(("is-null", "not-null", "is-nan", "not-nan"))
+_FLOATS: Final = ("float", "double")
+_MAGNITUDE: Final = (1 << 63) - 1
+_NAN_PLACE: Final = 1 << 63
 _CLOSED: Final[dict[Op, Op]] = {"lt": "lt-eq", "gt": "gt-eq"}
 
 
@@ -42,8 +46,14 @@ def project(expression: Expression, spec: PartitionSpec, schema: Schema) -> Expr
     return result
 
 
-def partition_filter(expression: Expression, spec: PartitionSpec) -> Callable[[tuple[Value, ...]], bool]:
-    """A test of partition tuples of ``spec`` for a projected filter."""
+def partition_filter(
+    expression: Expression, spec: PartitionSpec, *, null_is_least: bool = False
+) -> Callable[[tuple[Value, ...]], bool]:
+    """A test of partition tuples of ``spec`` for a projected filter.
+
+    With ``null_is_least``, null passes ``<`` and ``<=``, as it does in the engine's Evaluator where no other test
+    rejects it.
+    """
     position = {f.field_id: i for i, f in enumerate(spec.fields)}
 
     def holds(node: Expression, partition: tuple[Value, ...]) -> bool:
@@ -53,7 +63,10 @@ def partition_filter(expression: Expression, spec: PartitionSpec) -> Callable[[t
             return holds(node.left, partition) or holds(node.right, partition)
         if isinstance(node, Always):
             return node.result
-        return _holds(node, partition[position[node.field_id]])
+        value = partition[position[node.field_id]]
+        if value is None and null_is_least and node.op in ("lt", "lt-eq"):
+            return True
+        return _holds(node, value)
 
     return lambda partition: holds(expression, partition)
 
@@ -150,7 +163,7 @@ def _unary_may_match(op: Op, column: Column) -> bool:
 
 
 def _value_may_match(predicate: Predicate, column: Column) -> bool:
-    op, value, lower, upper = predicate.op, predicate.value, column.lower, column.upper
+    op, value, lower, upper = predicate.op, *_comparable(predicate, predicate.value, column.lower, column.upper)
     if op == "in":
         if len(value) > _IN_LIMIT or lower is None:
             return True
@@ -167,14 +180,28 @@ def _value_may_match(predicate: Predicate, column: Column) -> bool:
 
 
 def _negative_may_match(predicate: Predicate, column: Column) -> bool:
-    lower, upper, value = column.lower, column.upper, predicate.value
+    value, lower, upper = _comparable(predicate, predicate.value, column.lower, column.upper)
     if column.may_be_null or lower is None or upper is None:
         return True
     if predicate.op == "not-starts-with":
         return not (lower.startswith(value) and upper.startswith(value))
-    if lower != upper or (isinstance(lower, float) and column.may_be_nan):
+    if lower != upper or (str(predicate.type) in _FLOATS and column.may_be_nan):
         return True
     return lower not in (value if predicate.op == "not-in" else (value,))
+
+
+def _comparable(predicate: Predicate, *known: Value) -> tuple[Value, ...]:
+    """Values in the order of Java's comparators: among floats, -0.0 is less than 0.0 and NaN is the greatest."""
+    return tuple(map(_java_order, known)) if str(predicate.type) in _FLOATS else known
+
+
+def _java_order(value: Value) -> Value:
+    if value is None or isinstance(value, tuple):
+        return value and tuple(map(_java_order, value))
+    if value != value:
+        return _NAN_PLACE
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    return bits if bits >= 0 else -(bits & _MAGNITUDE) - 1
 
 
 def _holds(predicate: Predicate, value: Value) -> bool:
@@ -184,6 +211,7 @@ def _holds(predicate: Predicate, value: Value) -> bool:
         return wanted == op.startswith("is")
     if value is None:
         return op.startswith("not")
+    value, literal = _comparable(predicate, value, literal)
     tests: dict[str, Callable[[], bool]] = {
         "lt": lambda: value < literal,
         "lt-eq": lambda: value <= literal,
@@ -224,7 +252,7 @@ def _closed(predicate: Predicate) -> Value:
     step = {"lt": -1, "gt": 1}.get(predicate.op, 0)
     if isinstance(kind, DecimalType):
         return values.scaled(values.unscaled(value, kind) + step, kind.scale)
-    return value + step if isinstance(value, int) else value
+    return values.wrapped(kind, value + step) if isinstance(value, int) else value
 
 
 def _project_prefix(predicate: Predicate, field: PartitionField) -> Expression:

@@ -1,6 +1,6 @@
 """Row filters as values, bound to columns of one schema. They hold no NOT: it is pushed down while they are made.
 
-A filter means what it means in SQL: a comparison with null is never true, so ``a <> 1`` leaves out null.
+A comparison with null is never true in SQL, so ``a <> 1`` leaves out null; ``infer_not_null`` says where.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lakemeta.iceberg.types import Type, Value
 
 Op = Literal[
@@ -38,6 +40,11 @@ NEGATED: Final[dict[Op, Op]] = {
     "starts-with": "not-starts-with",
 }
 NEGATED.update({negated: op for op, negated in NEGATED.items()})
+# Unknown of null, and true of it in some projection on partition values.
+_UNKNOWN: Final[tuple[Op, ...]] = (
+    *("lt", "lt-eq", "gt", "gt-eq", "starts-with", "is-nan", "not-nan"),
+    *("not-eq", "not-in", "not-starts-with"),
+)
 
 
 @attrs.frozen(slots=True)
@@ -108,14 +115,19 @@ def negate(expression: Expression) -> Expression:
     return attrs.evolve(expression, op=NEGATED[expression.op])
 
 
-def reject_nulls(expression: Expression) -> Expression:
-    """Add the not-null test that SQL means with every negative comparison."""
-    if isinstance(expression, Predicate) and expression.op in ("not-eq", "not-in", "not-starts-with"):
-        return And(attrs.evolve(expression, op="not-null", value=None), expression)
+def infer_not_null(expression: Expression, nullable: Collection[int], ops: tuple[Op, ...] = _UNKNOWN) -> Expression:
+    """Add the tests for null that Spark finds in a filter before Iceberg sees it, to columns that may hold null.
+
+    Every test that has to hold rejects null (Spark's InferFiltersFromConstraints), NOT IN also within an OR
+    (SparkV2Filters). There, Iceberg takes null for a match of any other negative test.
+    """
     if isinstance(expression, And):
-        return And(reject_nulls(expression.left), reject_nulls(expression.right))
+        return And(infer_not_null(expression.left, nullable, ops), infer_not_null(expression.right, nullable, ops))
     if isinstance(expression, Or):
-        return Or(reject_nulls(expression.left), reject_nulls(expression.right))
+        sides = (infer_not_null(side, nullable, ("not-in",)) for side in (expression.left, expression.right))
+        return Or(*sides)
+    if isinstance(expression, Predicate) and expression.op in ops and expression.field_id in nullable:
+        return And(attrs.evolve(expression, op="not-null", value=None), expression)
     return expression
 
 

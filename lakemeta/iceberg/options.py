@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 from lakemeta.errors import OptionError
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 T = TypeVar("T")
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)  # Java takes no blanks or underscores
 _INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -25,10 +27,9 @@ def whole(options: Mapping[str, str], name: str, default: T, *, largest: int = L
     text = options.get(name)
     if text is None:
         return default
-    try:
-        value = int(text)
-    except ValueError:
-        raise OptionError(f"'{name}' is set to {text} but must be a whole number") from None
+    if not _WHOLE.fullmatch(text):
+        raise OptionError(f"'{name}' is set to {text} but must be a whole number")
+    value = int(text)
     if not -largest - 1 <= value <= largest:
         raise OptionError(f"'{name}' is set to {text} but must be at most {largest}")
     return value

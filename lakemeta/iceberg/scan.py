@@ -89,7 +89,8 @@ class _PartitionFilters:
         where = self.where
         if where == TRUE:
             return lambda _: True
-        holds = partition_filter(self.projected[spec_id], self.metadata.specs_by_id[spec_id])
+        spec = self.metadata.specs_by_id[spec_id]
+        holds = partition_filter(self.projected[spec_id], spec, null_is_least=True)
         return lambda file: holds(file.partition) and file_may_match(where, file)
 
 

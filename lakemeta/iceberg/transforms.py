@@ -141,7 +141,7 @@ def _truncate(source: Type, value: Value, width: int) -> Value:
     if isinstance(source, DecimalType):
         number = values.unscaled(value, source)
         return values.scaled(number - number % width, source.scale)
-    return value - value % width if isinstance(value, int) else value[:width]
+    return values.wrapped(source, value - value % width) if isinstance(value, int) else value[:width]
 
 
 def _time_part(unit: str, source: Type, value: int) -> int:
@@ -185,7 +185,7 @@ def java_float(value: float, *, single: bool) -> str:
     """A number as Java prints a float (``single``) or a double: shortest digits, ``1.0E10`` from 10**7 on."""
     if value != value or value in (float("inf"), float("-inf")):
         return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
-    digits = Decimal(_shortest_single(value) if single else repr(value))
+    digits = Decimal(values.shortest_single(value) if single else repr(value))
     sign, figures, exponent = digits.normalize().as_tuple()
     if not digits:
         return "-0.0" if sign else "0.0"
@@ -195,14 +195,6 @@ def java_float(value: float, *, single: bool) -> str:
         plain = format(digits.normalize(), "f")
         return plain if "." in plain else plain + ".0"
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{point - 1}"
-
-
-def _shortest_single(value: float) -> str:
-    for precision in range(1, 10):
-        text = f"{value:.{precision}g}"
-        if struct.pack("<f", float(text)) == struct.pack("<f", value):
-            return text
-    return repr(value)
 
 
 def fits(transform: Transform, source: Type) -> bool:

@@ -5,6 +5,7 @@ Spec: "Appendix D: Single-value serialization". What values look like in Python 
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from datetime import UTC, date, datetime, timedelta
@@ -37,6 +38,7 @@ _PACKED: Final = {
     "float": "<f",
     "double": "<d",
 }
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _DAY: Final = {"timestamp": 86_400 * 10**6, "timestamp_ns": 86_400 * 10**9}
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MAX_CODE_POINT: Final = 0x10FFFF
@@ -85,6 +87,12 @@ def unscaled_to_bytes(number: int, length: int | None = None) -> bytes:
     """Big-endian two's complement, in the least number of bytes or in ``length`` bytes."""
     magnitude = number if number >= 0 else ~number
     return number.to_bytes(length or magnitude.bit_length() // 8 + 1, "big", signed=True)
+
+
+def wrapped(kind: Type, number: int) -> int:
+    """A whole number as Java's arithmetic leaves it in the 32 bits of an int or date, or the 64 of any other type."""
+    half = 1 << (31 if _name(kind) in ("int", "date") else 63)
+    return (number + half) % (2 * half) - half
 
 
 def to_json(kind: Type, value: Value) -> Json:
@@ -186,8 +194,12 @@ def timestamp_to_text(ticks: int, digits: int, *, offset: bool) -> str:
 
 
 def day_from_text(text: str) -> int:
-    """Days since 1970-01-01 of an ISO date."""
-    return date.fromisoformat(text).toordinal() - _EPOCH
+    """Days since 1970-01-01 of an ISO date ``YYYY-MM-DD``, of any year."""
+    match = re.fullmatch(r"([+-]?\d{4,6})-(\d\d)-(\d\d)", text, re.ASCII)
+    if not match:
+        raise ValueError(f"{text} is not a date")
+    eras, year = divmod(int(match[1]) - 2000, 400)  # Python's dates have years from 1 to 9999, and eras are alike
+    return date(2000 + year, int(match[2]), int(match[3])).toordinal() - _EPOCH + eras * 146_097
 
 
 def time_from_text(text: str) -> int:
@@ -201,11 +213,11 @@ def time_from_text(text: str) -> int:
 
 def timestamp_from_text(text: str, digits: int) -> int:
     """Units of 10**-digits seconds since the epoch of an ISO timestamp; no offset means UTC."""
-    match = re.fullmatch(r"([\d-]+)[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", text)
+    match = re.fullmatch(r"([+-]?[\d-]+)[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", text)
     if not match:
         raise ValueError(f"{text} is not a timestamp")
-    moment = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4] or 'Z'}")
-    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    moment = datetime.fromisoformat(f"1970-01-01T{match[2]}{match[4] or 'Z'}")
+    seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) + day_from_text(match[1]) * 86_400
     return seconds * int(10**digits) + _digits(match[3], digits)
 
 
@@ -247,7 +259,33 @@ def _scalar_to_json(kind: Type, value: Value) -> Json:
         return value.hex().upper()
     if name == "uuid":
         return uuid_to_text(value)
+    if name in ("float", "double"):
+        return _float_to_json(value, single=name == "float")
     return text_of(kind, value) if name == "date" or name.startswith("time") else value
+
+
+def _float_to_json(value: float, *, single: bool) -> Json:
+    """A number in its least digits; what JSON has no number for is text, as Jackson writes it."""
+    if math.isfinite(value):
+        return float(shortest_single(value)) if single else value
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def single(value: float) -> float:
+    """The value of type float that is nearest to a number."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def shortest_single(value: float) -> str:
+    """The least digits that tell a finite float from its neighbours."""
+    for precision in range(1, 10):
+        text = f"{value:.{precision}g}"
+        if single(float(text)) == single(value):
+            return text
+    return repr(value)
 
 
 def uuid_to_text(value: bytes) -> str:
@@ -279,10 +317,14 @@ def _scalar_from_json(kind: Type, value: Json) -> Value:
 
 def _plain(name: str, value: Json) -> Value:
     numbers = {"int": int, "long": int, "float": int | float, "double": int | float}
+    if name in ("float", "double") and value in _NOT_FINITE:
+        return float(value)
     expected = {"boolean": bool, "string": str, **numbers}.get(name)
     if expected is None or not isinstance(value, expected) or isinstance(value, bool) != (name == "boolean"):
         raise ValueError(f"{value!r} is not a {name}")
-    return float(value) if name in ("float", "double") else value
+    if name == "float":
+        return single(float(value))
+    return float(value) if name == "double" else value
 
 
 def uuid_from_text(text: str) -> bytes:

@@ -1,20 +1,18 @@
 """The text of ``--where``: a small SQL, parsed into an expression bound to the columns of a schema.
 
-Comparisons (= == != <> < <= > >=) of a column with a literal, IN, BETWEEN, IS NULL, IS NAN, LIKE 'prefix%', all
-with NOT, joined by AND, OR, NOT and parentheses. Columns of structs are written ``a.b``, odd names in backticks.
-Literals are typed by their column: numbers, 'text' or "text" (as in Spark SQL), true, false, DATE '...',
-TIMESTAMP '...' (the words may be left out; no offset means UTC) and X'00ff'.
+Comparisons (= == != <> < <= > >= <=>) of a column with a literal, IN, BETWEEN, IS NULL, IS NAN, IS TRUE, LIKE
+'prefix%', a boolean column alone, all with NOT, joined by AND, OR, NOT and parentheses. Columns of structs are written
+``a.b``, odd names in backticks. Literals are typed by their column: numbers (with or without Spark's suffixes), 'text'
+or "text" (as in Spark SQL), true, false, DATE '...', TIMESTAMP '...' (the words may be left out; no offset means UTC),
+DOUBLE('NaN') and X'00ff'.
 """
 
 from __future__ import annotations
 
 import re
-import struct
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg import values
 from lakemeta.iceberg.expressions import (
     FALSE,
     TRUE,
@@ -22,24 +20,25 @@ from lakemeta.iceberg.expressions import (
     Op,
     Predicate,
     and_,
+    infer_not_null,
     negate,
     or_,
-    reject_nulls,
 )
-from lakemeta.iceberg.types import DecimalType, FixedType, ListType, MapType, Type, Value, is_primitive
+from lakemeta.iceberg.types import ListType, MapType
+from lakemeta.iceberg.where_literals import Column, Literal, compare, not_null, one_of, unescape
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.schema import Schema
 
 _TOKENS: Final = re.compile(
     r"""\s*(?:
-      (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+      (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:[bB][dD]|[lLsSyYfFdD])?(?![\w.]))
     | (?P<hex>[xX]'[^']*')
-    | (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")
+    | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
     | (?P<name>(?:[^\W\d]\w*|`[^`]+`)(?:\.(?:\w+|`[^`]+`))*)
     | (?P<sign><=>|<>|!=|==|<=|>=|[=<>(),])
     )""",
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
 _OPS: Final[dict[str, Op]] = {
     "=": "eq",
@@ -51,18 +50,14 @@ _OPS: Final[dict[str, Op]] = {
     ">": "gt",
     ">=": "gt-eq",
 }
+_SAME: Final = "<=>"
 _FLIPPED: Final[dict[Op, Op]] = {"lt": "gt", "gt": "lt", "lt-eq": "gt-eq", "gt-eq": "lt-eq"}
-_RANGES: Final = {"int": 31, "long": 63}
 _WORDS: Final = frozenset(("and", "or", "not", "in", "is", "null", "nan", "like", "between"))
+_TYPE_WORDS: Final = ("date", "timestamp", "timestamp_ntz", "timestamp_ltz", "float", "double")
 
 
 class _Token(NamedTuple):
     kind: str
-    text: str
-
-
-class _Literal(NamedTuple):
-    kind: str  # number, text, hex or word (true, false)
     text: str
 
 
@@ -72,7 +67,7 @@ def parse_where(text: str, schema: Schema) -> Expression:
     expression = parser.either()
     if parser.peek().kind != "end":
         raise parser.unexpected()
-    return reject_nulls(expression)
+    return infer_not_null(expression, parser.nullable)
 
 
 class _Parser:
@@ -80,6 +75,7 @@ class _Parser:
 
     def __init__(self, text: str, schema: Schema) -> None:
         self.text, self.schema = text, schema
+        self.nullable: set[int] = set()
         self.tokens, self.at = _tokenize(text), 0
 
     def peek(self) -> _Token:
@@ -135,18 +131,27 @@ class _Parser:
 
     def _literal_follows(self) -> bool:
         word = self.peek().text.lower()
-        return word in ("true", "false") or (word in ("date", "timestamp") and self.tokens[self.at + 1].kind == "text")
+        if word not in _TYPE_WORDS:
+            return word in ("true", "false")
+        ahead = self.tokens[self.at + 1 : self.at + 3]
+        return ahead[0].kind == "text" or (ahead[0].text == "(" and ahead[1].kind == "text")
 
     def flipped(self) -> Expression:
         """A literal first: ``5 < a``; or true or false alone."""
         literal = self.literal()
-        if literal.kind == "word" and self.peek().text not in _OPS:
+        if literal.kind == "word" and self.peek().text not in (*_OPS, _SAME):
             return TRUE if literal.text == "true" else FALSE
+        if self.sign(_SAME):
+            return self.same(self.column(), literal)
         op = self.operator()
-        return self.compare(self.column(), _FLIPPED.get(op, op), literal)
+        return compare(self.column(), _FLIPPED.get(op, op), literal)
+
+    def same(self, column: Column, literal: Literal) -> Expression:
+        """Equality that is never unknown: its negation is true of null."""
+        return and_(compare(column, "eq", literal), not_null(column))
 
     def test(self) -> Expression:
-        """A column first."""
+        """A column first; a boolean one may stand alone."""
         column = self.column()
         if self.word("is"):
             return self.is_(column, negated=self.word("not"))
@@ -155,35 +160,42 @@ class _Parser:
         if expression is None and negated:
             raise self.unexpected()
         if expression is None:
-            op = self.operator()
-            expression = self.compare(column, op, self.literal())
+            expression = self.comparison(column)
         return negate(expression) if negated else expression
 
-    def is_(self, column: _Column, *, negated: bool) -> Expression:
+    def comparison(self, column: Column) -> Expression:
+        if self.sign(_SAME):
+            return is_null(column) if self.word("null") else self.same(column, self.literal())
+        ahead = self.peek()
+        if str(column.type) == "boolean" and (ahead.kind in ("end", "name") or ahead.text == ")"):
+            return compare(column, "eq", Literal("word", "true"))
+        op = self.operator()
+        return compare(column, op, self.literal())
+
+    def is_(self, column: Column, *, negated: bool) -> Expression:
         if self.word("null"):
-            expression: Expression = Predicate(column.field_id, column.type, "is-null")
-            expression = FALSE if column.required else expression
+            expression = is_null(column)
         elif self.word("nan"):
             if str(column.type) not in ("float", "double"):
                 raise OptionError(f"column {column.name} is of type {column.type}, which has no NaN")
-            expression = Predicate(column.field_id, column.type, "is-nan")
+            expression = and_(Predicate(column.field_id, column.type, "is-nan"), not_null(column))
+        elif self._literal_follows():
+            expression = self.same(column, self.literal())
         else:
             raise self.unexpected()
         return negate(expression) if negated else expression
 
-    def set_or_range(self, column: _Column) -> Expression | None:
+    def set_or_range(self, column: Column) -> Expression | None:
         if self.word("in"):
-            found = [self.compare(column, "eq", literal) for literal in self.list()]
-            chosen = tuple(e.value for e in found if isinstance(e, Predicate))
-            return Predicate(column.field_id, column.type, "in", chosen) if chosen else FALSE
+            return one_of(column, self.list())
         if self.word("between"):
-            low = self.compare(column, "gt-eq", self.literal())
+            low = compare(column, "gt-eq", self.literal())
             if not self.word("and"):
                 raise self.unexpected()
-            return and_(low, self.compare(column, "lt-eq", self.literal()))
+            return and_(low, compare(column, "lt-eq", self.literal()))
         return self.like(column) if self.word("like") else None
 
-    def like(self, column: _Column) -> Expression:
+    def like(self, column: Column) -> Expression:
         if str(column.type) != "string":
             raise OptionError(f"LIKE needs a string column, and {column.name} is of type {column.type}")
         pattern = self.literal()
@@ -199,7 +211,7 @@ class _Parser:
             raise self.unexpected()
         return _OPS[self.next().text]
 
-    def list(self) -> list[_Literal]:
+    def list(self) -> list[Literal]:
         if not self.sign("("):
             raise self.unexpected()
         found = [self.literal()]
@@ -209,48 +221,42 @@ class _Parser:
             raise self.unexpected()
         return found
 
-    def literal(self) -> _Literal:
+    def literal(self) -> Literal:
         token = self.peek()
         if token.kind == "name" and self._literal_follows():
             self.at += 1
-            return (
-                self.literal() if token.text.lower() in ("date", "timestamp") else _Literal("word", token.text.lower())
-            )
+            return self.typed() if token.text.lower() in _TYPE_WORDS else Literal("word", token.text.lower())
         if token.kind == "name" and token.text.lower() == "null":
             raise OptionError(f"in the filter {self.text}, write IS NULL to ask for null")
         if token.kind not in ("number", "text", "hex"):
             raise self.unexpected()
         self.at += 1
-        quote = token.text[0]
-        unquoted = {"text": token.text[1:-1].replace(quote * 2, quote), "hex": token.text[2:-1]}
-        text = unquoted.get(token.kind, token.text)
-        return _Literal(token.kind, text)
+        if token.kind == "text":
+            return Literal("text", unescape(token.text))
+        return Literal(token.kind, token.text[2:-1] if token.kind == "hex" else token.text)
 
-    def column(self) -> _Column:
+    def typed(self) -> Literal:
+        """What follows the name of a type: a text, or one in parentheses."""
+        opened = self.sign("(")
+        literal = self.literal()
+        if opened and not self.sign(")"):
+            raise self.unexpected()
+        return literal
+
+    def column(self) -> Column:
         token = self.peek()
         if token.kind != "name" or token.text.lower() in _WORDS:
             raise self.unexpected()
         self.at += 1
-        return _find_column(self.schema, token.text.replace("`", ""))
-
-    def compare(self, column: _Column, op: Op, literal: _Literal) -> Expression:
-        try:
-            value = _value(column.type, literal)
-        except (ValueError, InvalidOperation, OverflowError) as error:
-            what = f"'{literal.text}'" if literal.kind == "text" else literal.text
-            raise OptionError(f"{what} is not a value of column {column.name} of type {column.type}") from error
-        bits = _RANGES.get(str(column.type))
-        if bits is not None and not -(1 << bits) <= value < 1 << bits:  # no row can hold such a number
-            above = value > 0
-            return TRUE if op == "not-eq" or op.startswith("lt" if above else "gt") else FALSE
-        return Predicate(column.field_id, column.type, op, value)
+        found = _find_column(self.schema, token.text.replace("`", ""))
+        if not found.required:
+            self.nullable.add(found.field_id)
+        return found
 
 
-class _Column(NamedTuple):
-    name: str
-    field_id: int
-    type: Type
-    required: bool
+def is_null(column: Column) -> Expression:
+    """The test that a column is null; never true of a required one."""
+    return negate(not_null(column))
 
 
 def _tokenize(text: str) -> list[_Token]:
@@ -264,7 +270,7 @@ def _tokenize(text: str) -> list[_Token]:
     return [*tokens, _Token("end", "")]
 
 
-def _find_column(schema: Schema, name: str) -> _Column:
+def _find_column(schema: Schema, name: str) -> Column:
     field = schema.find(name)
     if field is None:
         raise OptionError(f"the table has no column {name}; it has {', '.join(f.name for f in schema.fields)}")
@@ -274,41 +280,4 @@ def _find_column(schema: Schema, name: str) -> _Column:
         required = required and parent is not None and parent.required
         if parent is not None and isinstance(parent.type, ListType | MapType):
             raise OptionError(f"column {name} lies in a list or map, which a filter cannot look into")
-    if not is_primitive(field.type):
-        raise OptionError(f"column {name} is of type {field.type}, which a filter cannot compare")
-    return _Column(full, field.field_id, field.type, required)
-
-
-def _value(kind: Type, literal: _Literal) -> Value:
-    name = "fixed" if isinstance(kind, FixedType) else str(kind)
-    if literal.kind == "hex" and name in ("binary", "fixed"):
-        return bytes.fromhex(literal.text)
-    if literal.kind == "word" and name == "boolean":
-        return literal.text == "true"
-    if literal.kind == "text" and name == "string":
-        return literal.text
-    if literal.kind == "number":
-        return _number(kind, literal.text)
-    if literal.kind == "text" and name in ("date", "time", "uuid"):
-        parse = {"date": values.day_from_text, "time": values.time_from_text, "uuid": values.uuid_from_text}
-        return parse[name](literal.text)
-    digits = values.ticks_digits(kind)
-    if literal.kind != "text" or digits is None:
-        raise ValueError(literal.text)
-    text = literal.text if ":" in literal.text else f"{literal.text}T00:00:00"
-    return values.timestamp_from_text(text, digits)
-
-
-def _number(kind: Type, text: str) -> Value:
-    number, name = Decimal(text), str(kind)
-    if name in ("int", "long"):
-        if number != int(number):
-            raise ValueError(text)
-        return int(number)
-    if name == "float":
-        return struct.unpack("<f", struct.pack("<f", float(number)))[0]
-    if name == "double":
-        return float(number)
-    if isinstance(kind, DecimalType) and number == round(number, kind.scale):
-        return round(number, kind.scale)
-    raise ValueError(text)
+    return Column(full, field.field_id, field.type, required)

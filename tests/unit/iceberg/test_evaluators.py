@@ -9,9 +9,11 @@ from hypothesis import given
 from iceberg_filters import FILTERS, MISSING, ROWS, SPECS, matches, measured, partition_of
 from iceberg_values import SCHEMA, data_file, spec, table
 
+from lakemeta.iceberg import values
 from lakemeta.iceberg.evaluators import file_may_match, manifest_may_match, partition_filter, project
 from lakemeta.iceberg.expressions import TRUE, Expression
 from lakemeta.iceberg.manifest_codec import summarise
+from lakemeta.iceberg.types import DOUBLE, Type
 from lakemeta.iceberg.where import parse_where
 
 
@@ -111,3 +113,74 @@ def test_manifests_without_summaries_are_kept() -> None:
     by = spec((1, "identity"))
     assert manifest_may_match(parse_where("id = 1", SCHEMA), by, None)
     assert not manifest_may_match(parse_where("false", SCHEMA), by, None)
+
+
+def summary(kind: Type, *rows: Any) -> Any:
+    """A file whose column 4, as a column of this type, has these values."""
+    return data_file(
+        records=len(rows),
+        value_counts={4: len(rows)},
+        null_value_counts={4: 0},
+        nan_value_counts={4: 0},
+        lower_bounds={4: values.to_bytes(kind, rows[0])},
+        upper_bounds={4: values.to_bytes(kind, rows[-1])},
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "text", "kept"),
+    [
+        ((-0.0, -0.0), "v = 0.0", False),
+        ((-0.0, 0.0), "v = 0.0", True),
+        ((0.0, 0.0), "v <= -0.0", False),
+        ((-0.0, -0.0), "v < 0.0", True),
+        ((-0.0, -0.0), "v <> 0.0", True),
+        ((0.0, 0.0), "v <> 0.0", False),
+        ((-0.0, 0.0), "v <> 0.0", True),
+        ((-0.0, -0.0), "v not in (1, 0.0)", True),
+        ((0.0, 0.0), "v not in (1, 0.0)", False),
+        ((-5.0, -2.0), "v > -3", True),
+        ((-5.0, -4.0), "v > -3", False),
+        ((float("nan"), 1.0), "v < 0", True),
+        ((1.0, float("nan")), "v > 2", True),
+        ((1.0, float("nan")), "v = 2", True),
+        ((1.0, float("nan")), "v in (2, 3)", True),
+    ],
+)
+def test_floats_are_in_javas_order(rows: Any, text: str, kept: bool) -> None:
+    """-0.0 is less than 0.0, and NaN as an upper bound is greater than all; as a lower one it says nothing."""
+    assert file_may_match(parse_where(text, SCHEMA), summary(DOUBLE, *rows)) == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("id = 1 or v < 5", True),
+        ("id = 1 or v <= 5", True),
+        ("id = 1 or v > 5", False),
+        ("v < 5", False),
+        ("id = 1 or v <> 5", True),
+        ("id = 1 or v not in (5, 6)", False),
+        ("id = 1 or not v <=> 5", True),
+    ],
+)
+def test_null_partitions_within_an_or_are_the_engines(text: str, kept: bool) -> None:
+    """Null is the least of all in the engine's Evaluator; only where Spark adds IS NOT NULL it matches nothing."""
+    by = spec((1, "identity"), (4, "identity"))
+    projected = project(parse_where(text, SCHEMA), by, SCHEMA)
+    assert partition_filter(projected, by, null_is_least=True)((2, None)) == kept
+
+
+def test_null_buckets_are_left_out_by_comparisons() -> None:
+    """What a bucket can't be compared with still rejects null, where the filter as a whole does."""
+    by = spec((2, "bucket[4]"))
+    for text, kept in (("name > 'a'", False), ("name like 'a%'", False), ("name > 'a' or id = 1", True)):
+        projected = project(parse_where(text, SCHEMA), by, SCHEMA)
+        assert partition_filter(projected, by, null_is_least=True)((None,)) == kept
+
+
+def test_the_least_number_has_none_below() -> None:
+    """Whole numbers wrap as Java's do, also where a predicate is projected: nothing is pruned below the least."""
+    by = spec((1, "truncate[10]"))
+    projected = project(parse_where("id < -9223372036854775808", SCHEMA), by, SCHEMA)
+    assert partition_filter(projected, by)((0,))

@@ -54,6 +54,8 @@ def test_floats_have_no_bucket() -> None:
         ("void", t.STRING, "x", None),
         ("truncate[10]", t.INT, 17, 10),
         ("truncate[10]", t.LONG, -1, -10),
+        ("truncate[10]", t.INT, -(2**31), 2**31 - 2),
+        ("truncate[10]", t.LONG, -(2**63), 2**63 - 2),
         ("truncate[50]", t.DecimalType(9, 2), Decimal("10.65"), Decimal("10.50")),
         ("truncate[3]", t.STRING, "ice\U0001f9cab", "ice"),
         ("truncate[4]", t.STRING, "ice\U0001f9cab", "ice\U0001f9ca"),
@@ -70,7 +72,7 @@ def test_floats_have_no_bucket() -> None:
     ],
 )
 def test_results(transform: str, kind: t.Type, value: Any, result: Any) -> None:
-    """Each transform's partition values; rounding is always down."""
+    """Each transform's partition values; rounding is always down, and wraps where Java's arithmetic does."""
     assert Transform.parse(transform).apply(kind, value) == result
 
 
