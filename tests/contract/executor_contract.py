@@ -9,11 +9,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from contract.golden_tables import EXECUTIONS, Golden, run_together
 
 from lakemeta.errors import CorruptMetadataError, ExecutorError, OptionError
+from lakemeta.executor import LocalExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from contract.golden_tables import Planned
 
     from lakemeta.executor import Executor
 
@@ -38,6 +43,8 @@ def fails_at(bad: int, error: type[Exception], batch: Sequence[int]) -> Iterator
 
 
 class ExecutorContract:
+    every = 1  # of how many recorded plans one is made; 1 is all of them
+
     @pytest.mark.parametrize("batch_size", [1, 3, 7, 1000])
     def test_results_come_in_input_order(self, executor: Executor, batch_size: int) -> None:
         """Results do not depend on the batch size and follow the input, however many each item gives."""
@@ -91,3 +98,26 @@ class ExecutorContract:
         """A batch holds at least one item."""
         with pytest.raises(OptionError, match="batch size"):
             list(executor.map_batches(squares, [1], batch_size=batch_size))
+
+    def test_plans_of_recorded_hudi_tables(self, executor: Executor, golden: Golden) -> None:
+        """Explained plans of recorded cleans and rollbacks are those of one local thread, byte for byte."""
+        assert len(golden.hudi) > 390
+        self._same_plans(executor, golden.hudi[:: self.every])
+
+    def test_plans_of_recorded_iceberg_tables(self, executor: Executor, golden: Golden) -> None:
+        """Plans of recorded rewrites are those of one local thread, byte for byte; so are the refusals."""
+        assert len(golden.iceberg) > 260
+        self._same_plans(executor, golden.iceberg[:: self.every])
+
+    def _same_plans(self, executor: Executor, works: Sequence[Planned]) -> None:
+        found = run_together(executor, [work for work, _ in works])
+        assert [n for n, (_, plan) in enumerate(works) if found[n] != plan] == []
+
+    @pytest.mark.parametrize("name", EXECUTIONS)
+    def test_what_is_left_of_recorded_tables(self, executor: Executor, name: str, tmp_path: Path) -> None:
+        """Reports and tables are those of one local thread: every file, every row, every number."""
+        alone, other = EXECUTIONS[name]().states(tmp_path, [LocalExecutor(1), executor])
+        assert other[0] == alone[0]
+        assert other[1].keys() == alone[1].keys()
+        assert [key for key in alone[1] if other[1][key] != alone[1][key]] == []
+        assert alone[0].committed is not None

@@ -57,7 +57,7 @@ def spark(master: str, conf: Mapping[str, str] | None = None) -> Iterator[SparkE
     """An executor that owns a small Spark; the body of a fixture."""
     from lakemeta_spark import SparkExecutor
 
-    os.environ["SPARK_HOME"] = str(_home())  # local-cluster starts its processes from there
+    os.environ["SPARK_HOME"] = str(home())  # local-cluster starts its processes from there
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with SparkExecutor.start(master, {**SMALL, **(conf or {})}) as executor:
@@ -66,8 +66,8 @@ def spark(master: str, conf: Mapping[str, str] | None = None) -> Iterator[SparkE
 
 
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[str]:
-    """A master and two workers of one core on addresses of their own; its URL.
+def standalone_cluster(folder: Path, memory: str = "512m") -> Iterator[str]:
+    """A master and two workers of one core, each with so much memory and an address of its own; its URL.
 
     Speculation never gives a second attempt to the host of the first, so ``local-cluster`` will not do for it.
     """
@@ -76,7 +76,7 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     url = f"spark://127.0.0.1:{port}"
     master = ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-    size = ["--cores", "1", "--memory", "512m", "--webui-port", "0"]
+    size = ["--cores", "1", "--memory", memory, "--webui-port", "0"]
     workers = [["worker.Worker", "--host", host, *size, "--work-dir", str(folder / host), url] for host in HOSTS]
     processes = [_daemon(arguments, folder) for arguments in (master, *workers)]
     try:
@@ -88,14 +88,14 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
 
 
 def _daemon(arguments: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    command = [str(_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
+    command = [str(home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
     environment = {**os.environ, "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
     environment.pop("SPARK_LOCAL_IP", None)
     with (folder / f"{arguments[0]}.log").open("ab") as log:
         return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
 
-def _home() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent
+def home() -> Path:
+    """The directory of the installed PySpark, which is a whole Spark; any directory if there is none."""
+    found = importlib.util.find_spec("pyspark")
+    return Path(found.origin).parent if found and found.origin else TESTS

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class TestOneThread(ExecutorContract):
+    every = 10  # the plans to compare with are one thread's
+
     @pytest.fixture
     def executor(self) -> LocalExecutor:
         return LocalExecutor(1)

@@ -6,6 +6,8 @@ import importlib.util
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from functools import partial
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from contract.executor_contract import ExecutorContract, size_of, squares
-from contract.spark_cluster import LEAKS_OF_PYSPARK, PROCESSES, THREADS, needs_spark, spark
+from contract.spark_cluster import LEAKS_OF_PYSPARK, PROCESSES, TESTS, THREADS, home, needs_spark, spark
 
 from lakemeta import __version__
 from lakemeta.errors import (
@@ -250,6 +252,7 @@ class TestThreads(ExecutorContract):
 
 class TestProcesses(ExecutorContract):
     master = PROCESSES
+    every = 3  # every table, and a third of its plans
 
     def test_the_work_is_spread(self, executor: SparkExecutor) -> None:
         """Batches run in processes that are not this one, on both executors."""
@@ -319,6 +322,28 @@ def test_spark_connect_is_refused() -> None:
         make_executor("sc://somewhere:15002")
     with pytest.raises(OptionError, match="not a str"):
         SparkExecutor("local[2]")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("grpc_status") is None or not list(home().glob("jars/spark-connect_*.jar")),
+    reason="this PySpark is without Connect: version 4, installed as pyspark[connect], has it",
+)
+def test_a_live_session_of_spark_connect_is_refused() -> None:
+    """A session of a Connect server, by its class; its server in this machine's Spark is none of our business."""
+    script = (
+        "from pyspark.sql import SparkSession\nfrom lakemeta.errors import OptionError\n"
+        "from lakemeta_spark import SparkExecutor\n"
+        "session = SparkSession.builder.remote('local[1]').getOrCreate()\nprint(session.range(3).count())\n"
+        "try:\n    SparkExecutor(session)\nexcept OptionError as error:\n    print(error)\n"
+    )
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(TESTS.parent)}
+    environment.pop("SPARK_HOME", None)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    count, said = done.stdout.splitlines()[-2:]
+    assert count == "3", done.stderr[-3000:]
+    assert said.startswith("Spark Connect has no RDDs")
 
 
 def test_spark_that_does_not_start() -> None:

@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = [needs_spark, *LEAKS_OF_PYSPARK]
 T = TypeVar("T")
-CASES = (
-    "0.15.0__cow__versions2",
-    "1.2.0__delete_partition__versions1",
-    "1.2.0__mor__commits2",
-    "1.2.0__replace_overwrite__table_commits1",
-)
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -101,27 +95,6 @@ def slow_the_first_time(folder: str, batch: Sequence[int]) -> list[int]:
 def troubled(table: HudiTable, kind: str, mark: Path, trouble: str) -> HudiTable:
     storage = TroubledStorage(LocalStorage(), kind, mark, trouble)
     return attrs.evolve(table, place=attrs.evolve(table.place, storage=storage))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_hudi_plans_and_tables_are_those_of_local_threads(name: str, executor: SparkExecutor, tmp_path: Path) -> None:
-    """Plans are equal byte for byte, and so are the files left, the outcomes and the numbers of the report."""
-    case = load_cases()[name]
-    here = HudiTable.open(case.unpack(tmp_path / "t"))
-    planned = here.plan_clean(case.options, now=case.now, explain=True)
-    assert here.plan_clean(case.options, now=case.now, explain=True, executor=executor).dumps() == planned.dumps()
-    reports = {}
-    left = {}
-    for kind, where in (("local", None), ("spark", executor)):
-        (tmp_path / "t").rename(tmp_path / "away") if kind == "local" else None
-        case.unpack(tmp_path / "t")
-        report = here.apply(here.plan_clean(case.options, now=case.now, executor=where), clock=lambda: case.now)
-        result = {key: value for key, value in report.result.items() if key != "time_taken_in_millis"}
-        reports[kind] = attrs.evolve(report, result=result)
-        left[kind] = data_files(tmp_path / "t")
-        (tmp_path / "t").rename(tmp_path / kind)
-    assert reports["spark"] == reports["local"]
-    assert left["spark"] == left["local"] == case.left_files()
 
 
 @pytest.mark.parametrize("trouble", ["kill", "slow"])

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from faults import Crash, FaultyStorage, WrappedStorage
 from hudi_cases import data_files
-from hudi_mdt_cases import CASES, NOW_MS, MdtCase, content, unpack_case, without_hudis_slips
+from hudi_mdt_cases import CASES, NOW_MS, MdtCase, content, lay_out, without_hudis_slips
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -55,18 +55,6 @@ class Meanwhile(WrappedStorage):
             self.acted = True
             self.act()
         return outcomes
-
-
-def lay_out(name: str, into: Path) -> MdtCase:
-    """Unpack a case and put its data files where the metadata table says, with their sizes."""
-    case = unpack_case(name, into)
-    for partition, files in case.facts["listing_before"].items():
-        folder = Path(case.root) / partition
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".hoodie_partition_metadata").write_bytes(b"")
-        for file, size in files.items():
-            (folder / file).write_bytes(b"x" * size)
-    return case
 
 
 def options(case: MdtCase) -> dict[str, str]:

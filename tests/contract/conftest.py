@@ -1,0 +1,12 @@
+"""The recorded tables, once for all executors."""
+
+from __future__ import annotations
+
+import pytest
+from contract.golden_tables import Golden
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    """All recorded tables with the plans that one local thread makes of them."""
+    return Golden.unpack(tmp_path_factory.mktemp("golden"))
