@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.executor import Executor, LocalExecutor
+from lakemeta.executor import Executor, LocalExecutor, nearby
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
 from lakemeta.iceberg.manifest_entries import EntryLayout
@@ -14,7 +14,7 @@ from lakemeta.iceberg.manifest_move import read_to_move
 from lakemeta.iceberg.manifest_scan import scan_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from lakemeta.iceberg.manifest import ManifestEntry, ManifestFile
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lakemeta.storage.contract import Storage
 
 BATCH_SIZE = 4
+_FEW = 16  # manifests, and
+_SMALL = 2**20  # bytes, which threads have read before a cluster has begun
 
 
 class StoredManifests:
@@ -61,19 +63,27 @@ class StoredManifests:
         keys = [(m.manifest_path, layouts[m.partition_spec_id]) for m in manifests]
         missing = {key: m for key, m in zip(keys, manifests, strict=True) if key not in self._moving}
         read = partial(_read_to_move, self._storage, self.specs, layouts)
-        found = self._executor.map_batches(read, missing.values(), batch_size=BATCH_SIZE)
-        self._moving.update(zip(missing, found, strict=True))
+        self._moving.update(zip(missing, self._spread(read, missing.values()), strict=True))
         return [self._moving[key] for key in keys]
 
     def stream(
-        self, manifests: Iterable[ManifestFile], metrics: frozenset[int] | None = None
+        self, manifests: Collection[ManifestFile], metrics: frozenset[int] | None = None
     ) -> Iterator[tuple[ManifestEntry, ...]]:
         """The entries of each manifest, read ahead but not remembered.
 
         With ``metrics``, just what planning needs of data files, and metrics of those columns.
         """
         read = partial(_read_batch, self._storage, self.specs, metrics)
-        return self._executor.map_batches(read, manifests, batch_size=BATCH_SIZE)
+        return self._spread(read, manifests)
+
+    def _spread(
+        self,
+        read: Callable[[Sequence[ManifestFile]], Iterable[tuple[ManifestEntry, ...]]],
+        manifests: Collection[ManifestFile],
+    ) -> Iterator[tuple[ManifestEntry, ...]]:
+        few = len(manifests) <= _FEW and sum(m.manifest_length for m in manifests) <= _SMALL
+        executor = nearby(self._executor) if few else self._executor
+        return executor.map_batches(read, manifests, batch_size=BATCH_SIZE)
 
 
 def read_snapshot(storage: Storage, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
