@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from fabricate_hudi import Shape
 from interop.hudi_engine import Engine
+from printing import header, row, spread, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,22 +98,6 @@ def on_fresh_tables(table: Path, shape: Shape, runs: int, measure: Callable[[Pat
     return seconds
 
 
-def row(cells: Sequence[object]) -> None:
-    """One row of a Markdown table."""
-    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
-
-
-def header(*names: str) -> None:
-    """The first two rows of a Markdown table."""
-    row(names)
-    row(["---"] * len(names))
-
-
-def spread(seconds: Sequence[float]) -> str:
-    """The least and the median."""
-    return f"{min(seconds):.2f} / {statistics.median(seconds):.2f}"
-
-
 def side_by_side(scratch: Path, runs: int, shape: Shape) -> None:
     """Whole cleans and planning alone: lakemeta's process against the engine's call."""
     print(f"{shape.partitions} partitions x {shape.groups} groups x {shape.versions} versions = {shape.files} files\n")
@@ -128,8 +112,7 @@ def side_by_side(scratch: Path, runs: int, shape: Shape) -> None:
         for what, operation, words in pairs:
             ours = measured(lambda table, words=words: lakemeta(*words(table)).seconds)
             theirs = measured(partial(engine_seconds, release, scratch, operation))
-            ratio = statistics.median(theirs) / statistics.median(ours)
-            row([f"v{table_version}, Hudi {release}", what, spread(ours), spread(theirs), f"{ratio:.1f}x"])
+            row([f"v{table_version}, Hudi {release}", what, spread(ours), spread(theirs), times(theirs, ours)])
 
 
 def planning(scratch: Path, sizes: Sequence[int], runs: int) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -22,8 +21,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 import attrs
 from fabricate_hudi import Shape
-from hudi_clean import OPTIONS, RELEASES, SETTINGS, header, lakemeta, make, row, run, spread
+from hudi_clean import OPTIONS, RELEASES, SETTINGS, lakemeta, make, run
 from interop.hudi_engine import Engine, HudiEngineTable
+from printing import header, row, spread, times
 
 
 def with_metadata_table(release: str, scratch: Path, table: Path, shape: Shape) -> None:
@@ -72,8 +72,7 @@ def compare(release: str, scratch: Path, shape: Shape, runs: int) -> None:
         raise SystemExit(f"lakemeta and Hudi {release} left different files")
     gone = len(left(original)) - len(results[0])
     shutil.rmtree(original)
-    ratio = statistics.median(theirs) / statistics.median(ours)
-    row([f"v{shape.table_version}, Hudi {release}", gone, spread(ours), spread(theirs), f"{ratio:.1f}x"])
+    row([f"v{shape.table_version}, Hudi {release}", gone, spread(ours), spread(theirs), times(theirs, ours)])
 
 
 def main() -> None:

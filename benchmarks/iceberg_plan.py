@@ -20,6 +20,8 @@ from pathlib import Path
 
 import attrs
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
 from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileContent, ManifestContent, ManifestEntry
 from lakemeta.iceberg.manifest_codec import write_manifest, write_manifest_list
 from lakemeta.iceberg.metadata import Snapshot, SnapshotRef, TableMetadata
@@ -29,11 +31,12 @@ from lakemeta.iceberg.spec import PartitionField, PartitionSpec, SortOrder
 from lakemeta.iceberg.transforms import IDENTITY
 from lakemeta.iceberg.types import LONG, STRING, NestedField
 
+ROOT = Path(__file__).resolve().parents[1]
 PER_MANIFEST = 2000
 PARTITIONS = 200
 
 
-def fabricate(folder: Path, files: int, columns: int) -> None:
+def fabricate(folder: Path, files: int, columns: int, per_manifest: int = PER_MANIFEST) -> None:
     """Write the metadata of a table with so many data files, which do not exist."""
     numbers = random.Random(1)
     fields = [NestedField(1, "p", STRING), *(NestedField(i, f"c{i}", LONG) for i in range(2, columns + 1))]
@@ -54,9 +57,9 @@ def fabricate(folder: Path, files: int, columns: int) -> None:
     )
     (folder / "metadata").mkdir(parents=True)
     manifests = []
-    for first in range(0, files, PER_MANIFEST):
+    for first in range(0, files, per_manifest):
         path = folder / "metadata" / f"{first}-m0.avro"
-        entries = [entry(folder, i, columns, numbers) for i in range(first, min(first + PER_MANIFEST, files))]
+        entries = [entry(folder, i, columns, numbers) for i in range(first, min(first + per_manifest, files))]
         content = ManifestContent.DATA
         data, line = write_manifest(metadata, 0, entries, path=str(path), content=content, snapshot_id=1)
         path.write_bytes(data)
@@ -106,7 +109,7 @@ def measure(table: Path, out: Path) -> tuple[float, float, float]:
     out.unlink(missing_ok=True)
     words = [sys.executable, "-m", "lakemeta", "plan", "rewrite-data-files", str(table), "--out", str(out)]
     started = time.perf_counter()
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
