@@ -172,7 +172,8 @@ class HudiTable:
         """What the table is and how healthy it is; lists every partition once."""
         from lakemeta.hudi.inspect import inspect
 
-        return inspect(self.place, executor or LocalExecutor(self.planning_threads))
+        with working_on(f"inspect {self.url}"):
+            return inspect(self.place, executor or LocalExecutor(self.planning_threads))
 
     def doctor(
         self,
@@ -185,7 +186,8 @@ class HudiTable:
         from lakemeta.hudi.doctor import diagnose
 
         parsed = CleanOptions.parse(options or {})
-        return diagnose(self.place, parsed, now or utc_now(), executor or LocalExecutor(self.planning_threads))
+        with working_on(f"doctor {self.url}"):
+            return diagnose(self.place, parsed, now or utc_now(), executor or LocalExecutor(self.planning_threads))
 
     def why(
         self,
@@ -202,7 +204,8 @@ class HudiTable:
         from lakemeta.hudi.why import why
 
         parsed = CleanOptions.parse(options or {})
-        return why(self.place, file, parsed, now or utc_now(), executor or LocalExecutor(self.planning_threads))
+        with working_on(f"why {file} of {self.url}"):
+            return why(self.place, file, parsed, now or utc_now(), executor or LocalExecutor(self.planning_threads))
 
     def schedule_clean(
         self,
@@ -219,5 +222,6 @@ class HudiTable:
         from lakemeta.hudi.apply import begin, schedule
 
         executor = executor or LocalExecutor()
-        requested = schedule(begin(self.place, plan, executor, clock, assume_single_writer=assume_single_writer))
+        with working_on(f"schedule {plan.header.plan} of {self.url}"):
+            requested = schedule(begin(self.place, plan, executor, clock, assume_single_writer=assume_single_writer))
         return requested.requested if requested else None

@@ -115,7 +115,8 @@ class IcebergTable:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""
         from lakemeta.iceberg.inspect import inspect
 
-        return inspect(self.place, executor or LocalExecutor())
+        with working_on(f"inspect {self.url}"):
+            return inspect(self.place, executor or LocalExecutor())
 
     def why(
         self,
@@ -132,4 +133,5 @@ class IcebergTable:
         """
         from lakemeta.iceberg.why import why
 
-        return why(self.place, file, options or {}, where, executor or LocalExecutor())
+        with working_on(f"why {file} of {self.url}"):
+            return why(self.place, file, options or {}, where, executor or LocalExecutor())
