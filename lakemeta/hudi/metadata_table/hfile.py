@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from itertools import pairwise
+from operator import lt
 from typing import TYPE_CHECKING
 
 import attrs
@@ -72,7 +72,7 @@ class HFile:
         for leaf in self._leaves(self.index, self.index_levels):
             pairs = self._pairs(leaf)
             keys = [key for key, _ in pairs]
-            if keys and (keys[0] <= last or any(a >= b for a, b in pairwise(keys))):
+            if keys and (keys[0] <= last or not all(map(lt, keys, keys[1:]))):
                 raise corrupt(self.where, leaf.offset, "the keys of a block are not in order")
             last = keys[-1] if keys else last
             found += len(pairs)

@@ -9,7 +9,7 @@ combineAndGetUpdateValue.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -37,8 +37,7 @@ class Layer:
     deleted_keys: tuple[str, ...] = ()
 
 
-@attrs.frozen(slots=True)
-class RawRecord:
+class RawRecord(NamedTuple):
     """A record that is not decoded yet: the file it is from and its bytes."""
 
     source: HFile
@@ -70,16 +69,16 @@ def records_about_files(slice_layers: Iterable[Layer], suffixes: frozenset[str])
     For types whose newest record counts. An index may have many millions of records: only the wanted are kept.
     """
     wanted = {suffix.encode() for suffix in suffixes}
-    records: dict[str, RawRecord] = {}
+    records: dict[bytes, RawRecord] = {}
     for layer in slice_layers:
         if layer.puts is not None:
             source = layer.puts
             for key, value in source.entries():
                 if key[-FILE_SUFFIX_LENGTH:] in wanted:
-                    records[_text(key, source)] = RawRecord(source, value)
+                    records[key] = RawRecord(source, value)
         for key_text in layer.deleted_keys:
-            records.pop(key_text, None)
-    return records
+            records.pop(key_text.encode(), None)
+    return {_text(key, record.source): record for key, record in records.items()}
 
 
 def merged_records(slice_layers: Iterable[Layer]) -> dict[str, Record]:

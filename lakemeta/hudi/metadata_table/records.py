@@ -40,6 +40,8 @@ _WRAPPED: Final = {
     "TimestampMicrosWrapper": "long",
 }
 _STRING: Final = ["null", "string"]
+_STRING_BRANCH: Final = 1
+_INT_WRAPPER_BRANCH: Final = 1 + list(_WRAPPED).index("IntWrapper")  # null comes first
 
 
 class RecordType(IntEnum):
@@ -82,11 +84,24 @@ def decode_deleted_keys(content: bytes, where: str) -> list[str]:
 
 
 def encode_deleted_keys(partition: str, keys: Iterable[str]) -> bytes:
-    """The content of a DELETE block of a metadata partition, as HoodieBackedTableMetadataWriter's come out."""
-    nothing = (f"{_NAMESPACE}.IntWrapper", {"value": 0})
-    deletions = [{"recordKey": key, "partitionPath": partition, "orderingVal": nothing} for key in keys]
-    body = avro.write_datum(_DELETE_LIST, {"deleteRecordList": deletions})
+    """The content of a DELETE block of a metadata partition, as HoodieBackedTableMetadataWriter's come out.
+
+    Written by hand, for a clean may delete millions of keys: fastavro takes ten times as long.
+    """
+    rest = _branch(_STRING_BRANCH, _string(partition)) + _branch(_INT_WRAPPER_BRANCH, avro.encode_long(0))
+    deletions = [_branch(_STRING_BRANCH, _string(key)) + rest for key in keys]
+    listed = [avro.encode_long(len(deletions)), *deletions] if deletions else []
+    body = b"".join([*listed, b"\0"])
     return _INTS.pack(_DELETE_BLOCK_VERSION, len(body)) + body
+
+
+def _branch(number: int, value: bytes) -> bytes:
+    return avro.encode_long(number) + value
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return avro.encode_long(len(raw)) + raw
 
 
 @attrs.frozen
