@@ -7,11 +7,11 @@ Python that has the peers installed and imports nothing of lakemeta.
 
 from __future__ import annotations
 
+import argparse
 import glob
 import http.server
 import json
 import os
-import sys
 import threading
 import time
 
@@ -20,8 +20,11 @@ NAME = "db.t"
 
 
 def main() -> None:
-    way, root = sys.argv[1], os.path.abspath(sys.argv[2])
-    run = WAYS[way](root)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("way", choices=sorted(WAYS))
+    parser.add_argument("root", type=os.path.abspath)
+    given = parser.parse_args()
+    run = WAYS[given.way](given.root)
     started = time.perf_counter()
     run()
     print(json.dumps({"seconds": time.perf_counter() - started}))

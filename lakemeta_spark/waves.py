@@ -4,7 +4,7 @@ Rules of this module:
 
 1. A wave has at most one task for each core. What a wave carries to the workers is bounded in bytes, and so is what it
    is expected to bring back, going by the biggest result so far.
-2. A task costs Spark about a tenth of a second whatever it does, so tasks of quick batches take several of them:
+2. A task costs Spark some hundredths of a second whatever it does, so tasks of quick batches take several of them:
    about a second's worth, going by how long batches took so far. Slow batches have a task of their own.
 """
 
