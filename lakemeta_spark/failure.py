@@ -16,7 +16,7 @@ def reason(error: BaseException) -> str:
     """What went wrong: the last line of a Python traceback in the text, else the first line of the Java message."""
     text = str(error)
     if missing := _MISSING.search(text):
-        return f"a worker has no module {missing[1]}; docs/spark.md lists three ways to install packages on workers"
+        return lacks(missing[1])
     if python := _PYTHON_TRACEBACK.search(text):
         return python[1].strip().splitlines()[-1]
     lines = [line for line in text.splitlines() if line.strip()]
@@ -24,6 +24,11 @@ def reason(error: BaseException) -> str:
     while match := _JAVA_CLASS.match(said):
         said = said[match.end() :]
     return said
+
+
+def lacks(module: str) -> str:
+    """What to say of a module that a worker does not have."""
+    return f"a worker has no module {module}; docs/spark.md lists three ways to install packages on workers"
 
 
 def job_failed(error: BaseException, heads: list[str]) -> ExecutorError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from lakemeta.errors import ExecutorError, OptionError
@@ -54,9 +56,12 @@ def find_or_start(master: str | None, conf: Mapping[str, str]) -> tuple[SparkCon
         return running, False
     settings = {"spark.app.name": "lakemeta", "spark.ui.showConsoleProgress": "false", **wanted}
     try:
-        return SparkContext(conf=SparkConf().setAll(list(settings.items()))), True
+        context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
     except Exception as error:
         raise ExecutorError(f"Spark does not start: {reason(error)}") from error
+    if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable  # PySpark would take the first python3 of the PATH, which may lack lakemeta
+    return context, True
 
 
 def attempts(context: SparkContext) -> int:

@@ -27,6 +27,7 @@ from pyspark import TaskContext
 from lakemeta import __version__
 from lakemeta.errors import ExecutorError, LakemetaError, PathExistsError, PathNotFoundError, StorageError
 from lakemeta.executor import run_batch
+from lakemeta_spark.failure import lacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -68,6 +69,9 @@ class Task:
             return False, pickle.dumps((None, perf_counter() - started, results))
         except LakemetaError as error:
             failure = error
+        except ModuleNotFoundError as error:
+            failure = ExecutorError(lacks(str(error.name)))
+            failure.__cause__ = error
         except Exception as error:  # noqa: BLE001 - pickle raises what it likes
             failure = ExecutorError(f"items or results cannot be shipped: {type(error).__name__}: {error}")
             failure.__cause__ = error
