@@ -84,7 +84,7 @@ class ManifestFile:
         return self.content == ManifestContent.DELETES
 
 
-@attrs.frozen(slots=True, hash=False)
+@attrs.frozen(slots=True, weakref_slot=False, hash=False)
 class DataFile:
     """A data or delete file. Metrics are keyed by field id, bounds in binary form; None: not recorded."""
 
@@ -116,7 +116,7 @@ class DataFile:
         return self.content == FileContent.POSITION_DELETES and self.file_format.upper() == "PUFFIN"
 
 
-@attrs.frozen(slots=True)
+@attrs.frozen(slots=True, weakref_slot=False)
 class StoredFile:
     """A file's record as it lies in a manifest, in Avro; ``layout`` is the canonical schema of the entry it is from."""
 
@@ -124,7 +124,7 @@ class StoredFile:
     layout: str
 
 
-@attrs.frozen(slots=True, hash=False)
+@attrs.frozen(slots=True, weakref_slot=False, hash=False)
 class ManifestEntry:
     """What a manifest says about a file. Sequence numbers that are None are inherited (see ``Inheritance``).
 

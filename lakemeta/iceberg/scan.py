@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.metadata import TableMetadata
 
 
-@attrs.frozen(slots=True, hash=False)
+@attrs.frozen(slots=True, weakref_slot=False, hash=False)
 class FileScanTask:
     """One live data file, its data sequence number, and the delete files that apply to it."""
 
@@ -38,9 +38,10 @@ class ReadManifests(Protocol):
     def __call__(
         self, manifests: Sequence[ManifestFile], metrics: frozenset[int] | None
     ) -> Iterable[Iterable[ManifestEntry]]:
-        """Everything if ``metrics`` is None (``manifest_codec.read_manifest``).
+        """Everything if ``metrics`` is None (``manifest_codec.read_manifest``), else what planning needs of files.
 
-        Else what planning needs of data files, and metrics of those columns (``manifest_scan.scan_manifest``).
+        That is, of data files, with metrics of those columns (``manifest_scan.scan_manifest``); of delete files
+        (``deletes.scan_delete_manifest``).
         """
         ...
 
@@ -60,7 +61,7 @@ def plan_files(
     filters = _PartitionFilters(metadata, where)
     matching = [m for m in listed if filters.may_match(m)]
     deletes = [m for m in matching if m.is_deletes]
-    index = DeleteFileIndex(metadata, (e for entries in read(deletes, None) for e in entries if e.is_live))
+    index = DeleteFileIndex(metadata, (e for entries in read(deletes, frozenset()) for e in entries if e.is_live))
     data = [m for m in matching if not m.is_deletes]
     for manifest, entries in zip(data, read(data, field_ids(where) | index.equality_ids), strict=True):
         wanted = filters.test(manifest.partition_spec_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.executor import Executor, LocalExecutor, nearby
+from lakemeta.iceberg.deletes import scan_delete_manifest
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
 from lakemeta.iceberg.manifest_entries import EntryLayout
@@ -71,7 +72,7 @@ class StoredManifests:
     ) -> Iterator[tuple[ManifestEntry, ...]]:
         """The entries of each manifest, read ahead but not remembered.
 
-        With ``metrics``, just what planning needs of data files, and metrics of those columns.
+        With ``metrics``, just what planning needs of files, and of data files metrics of those columns.
         """
         read = partial(_read_batch, self._storage, self.specs, metrics)
         return self._spread(read, manifests)
@@ -104,8 +105,10 @@ def _read_batch(
     manifests: Sequence[ManifestFile],
 ) -> Iterator[tuple[ManifestEntry, ...]]:
     for manifest, spec, data in _read(storage, specs, manifests):
-        if metrics is None or manifest.is_deletes:
+        if metrics is None:
             yield tuple(read_manifest(data, manifest, spec))
+        elif manifest.is_deletes:
+            yield tuple(scan_delete_manifest(data, manifest, spec))
         else:
             yield tuple(scan_manifest(data, manifest, spec, metrics))
 

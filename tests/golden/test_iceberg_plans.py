@@ -9,7 +9,8 @@ import pytest
 from iceberg_cases import CASES, Case, unpack
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
+from lakemeta.iceberg.deletes import scan_delete_manifest
+from lakemeta.iceberg.manifest_codec import read_manifest_list
 from lakemeta.iceberg.manifest_scan import scan_manifest
 from lakemeta.iceberg.metadata_json import load_metadata
 from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, partition_json, plan_groups
@@ -40,14 +41,16 @@ class Planned:
         self.manifests = read_manifest_list(data, snapshot.manifest_list)
         self.entries = lru_cache(None)(self._entries)
 
-    def _entries(self, path: str, metrics: frozenset[int] | None) -> list[ManifestEntry]:
+    def _entries(self, path: str, metrics: frozenset[int]) -> list[ManifestEntry]:
         manifest = next(m for m in self.manifests if m.manifest_path == path)
         spec = self.metadata.specs_by_id[manifest.partition_spec_id]
         data = self.case.local(path).read_bytes()
-        return read_manifest(data, manifest, spec) if metrics is None else scan_manifest(data, manifest, spec, metrics)
+        if manifest.is_deletes:
+            return scan_delete_manifest(data, manifest, spec)
+        return scan_manifest(data, manifest, spec, metrics)
 
     def read(self, manifests: Sequence[ManifestFile], metrics: frozenset[int] | None) -> Iterator[list[ManifestEntry]]:
-        return (self.entries(m.manifest_path, metrics) for m in manifests)
+        return (self.entries(m.manifest_path, metrics or frozenset()) for m in manifests)
 
     def groups(self, options: dict[str, str], where: str | None) -> list[RewriteGroup]:
         parsed = RewriteOptions.parse(options, self.metadata)

@@ -6,11 +6,13 @@ import struct
 from typing import Any
 
 import pytest
+from iceberg_manifests import written
 from iceberg_values import added, data_file, delete_file, spec, table
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.deletes import DeleteFileIndex, partition_key, referenced_data_file
-from lakemeta.iceberg.manifest import FILE_PATH_ID, DataFile, FileContent
+from lakemeta.iceberg.deletes import DeleteFileIndex, partition_key, referenced_data_file, scan_delete_manifest
+from lakemeta.iceberg.manifest import FILE_PATH_ID, DataFile, FileContent, ManifestContent
+from lakemeta.iceberg.manifest_codec import read_manifest
 
 PARTITIONED = table(spec((2, "identity")))
 EQUALITY = FileContent.EQUALITY_DELETES
@@ -154,3 +156,22 @@ def test_partitions_compare_as_in_the_engine() -> None:
     assert partition_key((nan,)) == partition_key((float("nan"),))
     assert partition_key((0.0,)) != partition_key((-0.0,))
     assert partition_key((1, "a")) == (1, "a")
+
+
+def test_planning_reads_less_of_delete_files_and_plans_the_same() -> None:
+    """Position deletes are read without metrics and still name their file; equality deletes keep what prunes them."""
+    path = FILE.file_path + "x" * 200
+    bounds = {"lower_bounds": {FILE_PATH_ID: path.encode()}, "upper_bounds": {FILE_PATH_ID: path.encode()}}
+    listed = [delete_file("p", **bounds), delete_file("q"), delete_file("e", EQUALITY, lower_bounds={1: b"low"})]
+    data, line = written([added(d) for d in listed], content=ManifestContent.DELETES)
+    one, other, compared = (entry.data_file for entry in scan_delete_manifest(data, line, spec()))
+    assert (one.referenced_data_file, one.lower_bounds) == (path, None)
+    assert other.referenced_data_file is None
+    assert compared == read_manifest(data, line, spec())[2].data_file
+
+
+def test_planning_reads_deletion_vectors_whole() -> None:
+    """A manifest of deletion vectors alone is read with all that a deletion vector has."""
+    listed = [vector("v", "/" + "x" * 300, partition=(), content_offset=4, content_size_in_bytes=40)]
+    data, line = written([added(d) for d in listed], version=3, content=ManifestContent.DELETES)
+    assert scan_delete_manifest(data, line, spec()) == read_manifest(data, line, spec())
