@@ -31,7 +31,6 @@ from lakemeta.hudi.metadata import (
 )
 from lakemeta.hudi.metadata_off import drop_metadata_table
 from lakemeta.hudi.metadata_sync import newest_time, open_metadata
-from lakemeta.hudi.metadata_table.rollback import ROLLBACK_SUFFIX
 from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.hudi.planning import Place, timezone
 from lakemeta.hudi.rollback_apply import Failures, find_failures, notes, undo
@@ -163,9 +162,8 @@ def _refuse_unwritable_metadata(applying: Applying) -> None:
     """Refuse a metadata table that cannot be written before anything is (rule 4)."""
     metadata = open_metadata(applying.writer, applying.state.timeline)
     if metadata is not None:
-        begun = [i.requested for i in applying.state.timeline.pending.of_actions("clean", "rollback")]
-        failed = [write.instant for write in applying.failures.writes]
-        metadata.check_writable(*begun, *failed, *(f"{instant}{ROLLBACK_SUFFIX}" for instant in begun))
+        cleans = [i.requested for i in applying.state.timeline.cleans.pending]
+        metadata.check_writable(*cleans, *applying.failures.instants())
 
 
 def report(place: Place, plan: Plan, executed: Sequence[Executed], rolled_back: Sequence[RolledBack] = ()) -> Report:

@@ -22,7 +22,7 @@ from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.metadata_table.update import CleanedPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from lakemeta.hudi.commit import InstantWriter
     from lakemeta.hudi.metadata import CleanerPlan
@@ -77,29 +77,38 @@ def tell_clean(
     return completion or newest
 
 
-def check_rollback(writer: InstantWriter, timeline: Timeline, rollback: str, failed: str) -> None:
+def check_rollback(
+    writer: InstantWriter, timeline: Timeline, rollback: str, failed: str, dead: Collection[str]
+) -> None:
     """Refuse now what rolling the write at ``failed`` back in the metadata table would refuse after the deletes.
 
-    ``rollback`` is the instant of the rollback, empty if it was not begun.
+    ``rollback`` is the instant of the rollback, empty if it was not begun; ``dead`` are the instants of what else
+    failed.
     """
     table = open_metadata(writer, timeline)
     if table is not None:
-        check_can_roll_back(table, rollback, failed)
+        check_can_roll_back(table, rollback, failed, dead)
 
 
 def tell_rollback(
-    writer: InstantWriter, timeline: Timeline, rollback: str, failed: str, appended: Mapping[str, Mapping[str, int]]
+    writer: InstantWriter,
+    timeline: Timeline,
+    rollback: str,
+    failed: str,
+    appended: Mapping[str, Mapping[str, int]],
+    dead: Collection[str],
 ) -> str:
     """Roll the write at ``failed`` back in the metadata table, if there is one; the newest time on both timelines then.
 
-    ``appended`` are the log files of the slices with rollback blocks: partition -> file name -> bytes.
+    ``appended`` are the log files of the slices with rollback blocks: partition -> file name -> bytes. ``dead`` are the
+    instants of what else failed.
     """
     table = open_metadata(writer, timeline)
     if table is None:
         return timeline.newest_time
     newest = max(timeline.newest_time, table.newest_time)
     completion = _completion(writer, newest)
-    roll_back(table, rollback, failed, appended, completion, epoch_ms(writer.clock()))
+    roll_back(table, rollback, failed, appended, completion, epoch_ms(writer.clock()), dead)
     return completion or newest
 
 

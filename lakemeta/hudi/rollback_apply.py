@@ -21,6 +21,7 @@ from lakemeta.hudi.failed_writes import is_alive, pending_writes
 from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.lock import TableLock, table_lock
+from lakemeta.hudi.metadata_table.rollback import ROLLBACK_SUFFIX
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.planning import timezone
 from lakemeta.hudi.rollback import decode_rolled_back
@@ -45,6 +46,11 @@ class Failures:
     """The failed writes of a table as it is now: those to undo, newest first."""
 
     writes: tuple[FailedWrite, ...]
+
+    def instants(self) -> set[str]:
+        """The instants of the writes, and of the rollbacks that were begun, with those of the metadata table."""
+        begun = {write.rollback.requested for write in self.writes if write.rollback}
+        return {write.instant for write in self.writes} | begun | {f"{instant}{ROLLBACK_SUFFIX}" for instant in begun}
 
 
 def find_failures(
@@ -89,8 +95,9 @@ def undo(
 ) -> list[RolledBack]:
     """Roll back all the failed writes; stops after one of which a file could not be deleted."""
     done: list[RolledBack] = []
+    dead = failures.instants()
     for write in failures.writes:
-        done.append(roll_back(place, writer, write, options, lock, executor))
+        done.append(roll_back(place, writer, write, options, lock, executor, dead))
         if not done[-1].complete:
             break
     return done

@@ -39,7 +39,7 @@ from lakemeta.hudi.rollback_planning import MARKER_FOLDER, FailedWrite, check_no
 from lakemeta.hudi.timeline import Instant, Timeline, parse_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import InstantWriter
@@ -80,19 +80,20 @@ def roll_back(
     options: CleanOptions,
     lock: TableLock,
     executor: Executor,
+    dead: Collection[str],
 ) -> RolledBack:
-    """Roll back one failed write to its end.
+    """Roll back one failed write to its end; ``dead`` are the instants of all failed writes and their rollbacks.
 
     Raises StalePlanError if the write completed meanwhile or another writer took the instant, CommitConflictError if
     another writer is executing the rollback, StorageError if an instant file of the write cannot be deleted. In all
     cases nothing is lost: a second run goes on.
     """
     with lock.held():
-        rollback = _request(writer, write, options)
+        rollback = _request(writer, write, options, dead)
         alone = lock.provider is None
         beating = nullcontext() if alone else _heartbeat(writer, rollback, options)
     with beating:
-        return _execute(place, writer, write, rollback, lock, executor)
+        return _execute(place, writer, write, rollback, lock, executor, dead)
 
 
 def _execute(
@@ -102,6 +103,7 @@ def _execute(
     rollback: Instant,
     lock: TableLock,
     executor: Executor,
+    dead: Collection[str],
 ) -> RolledBack:
     writer.inflight(rollback, b"")
     started = perf_counter()
@@ -114,7 +116,7 @@ def _execute(
     done = RolledBack(write.instant, rollback.requested, outcomes, blocks, freed, millis)
     if done.complete:
         with lock.held():
-            _finish(place, writer, write, rollback, done)
+            _finish(place, writer, write, rollback, done, dead)
     return done
 
 
@@ -154,7 +156,7 @@ def _heartbeat(writer: InstantWriter, rollback: Instant, options: CleanOptions) 
     return Heartbeat(writer.storage, writer.root, rollback.requested, options.heartbeat_interval_ms)
 
 
-def _request(writer: InstantWriter, write: FailedWrite, options: CleanOptions) -> Instant:
+def _request(writer: InstantWriter, write: FailedWrite, options: CleanOptions, dead: Collection[str]) -> Instant:
     """The rollback that was begun, or a new one, once it is sure that neither it nor the write completed."""
     timeline = load_timeline(writer.storage, writer.root, writer.config)
     _check_pending(timeline, write)
@@ -163,7 +165,7 @@ def _request(writer: InstantWriter, write: FailedWrite, options: CleanOptions) -
         beats = read_heartbeats(writer.storage, writer.root)
         check_not_executing(write.rollback, beats, options, epoch_ms(writer.clock()))
         return write.rollback
-    check_rollback(writer, timeline, "", write.instant)
+    check_rollback(writer, timeline, "", write.instant, dead)
     return writer.requested("rollback", newest_time(writer, timeline), encode_rollback_plan(write.plan))
 
 
@@ -179,12 +181,19 @@ def _check_not_rolled_back(timeline: Timeline, write: FailedWrite) -> None:
         raise StalePlanError(f"the write at {write.instant} was rolled back by somebody else meanwhile; plan again")
 
 
-def _finish(place: Place, writer: InstantWriter, write: FailedWrite, rollback: Instant, done: RolledBack) -> None:
+def _finish(
+    place: Place,
+    writer: InstantWriter,
+    write: FailedWrite,
+    rollback: Instant,
+    done: RolledBack,
+    dead: Collection[str],
+) -> None:
     """Do away with the failed write itself, then complete the rollback (rule 2)."""
     storage, root = writer.storage, writer.root
     timeline = load_timeline(storage, root, writer.config)
     _check_pending(timeline, write)
-    newest = tell_rollback(writer, timeline, done.rollback, write.instant, _kept_logs(writer, write))
+    newest = tell_rollback(writer, timeline, done.rollback, write.instant, _kept_logs(writer, write), dead)
     for path in _instant_files(writer, write):
         _delete(writer, path)
     storage.delete_tree(f"{root}/{MARKER_FOLDER}/{write.instant}")

@@ -92,3 +92,19 @@ def test_a_second_run_completes_a_crashed_rollback(name: str, tmp_path: Path) ->
         if not storage.crashed:
             break
     assert at > 8
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "_cow_" in name])
+def test_several_failed_writes_that_the_metadata_table_has_pending(name: str, tmp_path: Path) -> None:
+    """Two writes that died within their delta commits are rolled back one after the other, and their files are gone."""
+    case, newest = lay_out(name, tmp_path)
+    done = [p for p in case.timeline_directory.iterdir() if p.suffix in (".commit", ".deltacommit")]
+    older = max(done, key=lambda path: path.name)
+    older.unlink()
+    told = Path(case.open().timeline_path)
+    for failed in (newest, older.name[:17]):
+        (completed,) = (p for p in told.glob(f"{failed}*.deltacommit"))
+        completed.unlink()
+    roll_back(case)
+    for failed in (newest, older.name[:17]):
+        assert_rolled_back(case, failed)

@@ -12,6 +12,9 @@ rollback. Rules of this module (``HoodieBackedTableMetadataWriter.update`` for r
    timeline: a delta commit whose instant is unknown there counts for readers.
 4. A write that is older than the last compaction of the metadata table is in its base files for good: refused.
 5. Every step may be done again, so a second run completes what a crash left.
+6. Several failed writes may have got here. Each is rolled back with its own rollback of the data table, newest first;
+   what the others left is counted by nobody meanwhile. Hudi, which counts all pending delta commits here as failed once
+   it has the lock, rolls them all back with the first one.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from lakemeta.hudi.rollback import (
 from lakemeta.hudi.timeline import State, instant_file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lakemeta.hudi.metadata_table.slices import Slice
     from lakemeta.hudi.metadata_table.table import MetadataTable
@@ -41,12 +44,13 @@ if TYPE_CHECKING:
 ROLLBACK_SUFFIX: Final = "006"  # HoodieTableMetadataUtil.OperationSuffix of a rollback
 
 
-def check_can_roll_back(table: MetadataTable, rollback: str, failed: str) -> None:
+def check_can_roll_back(table: MetadataTable, rollback: str, failed: str, dead: Collection[str] = ()) -> None:
     """Raise UnsupportedFeatureError if the write at ``failed`` cannot be rolled back in the metadata table.
 
-    ``rollback`` is the instant of the data table's rollback; nothing is written.
+    ``rollback`` is the instant of the data table's rollback, ``dead`` are the instants of other failed writes and of
+    rollbacks that were begun: they may be pending (rule 6). Nothing is written.
     """
-    table.check_writable(rollback, failed, f"{rollback}{ROLLBACK_SUFFIX}")
+    table.check_writable(rollback, failed, f"{rollback}{ROLLBACK_SUFFIX}", *dead)
     compactions = [i.requested for i in table.timeline.completed.of_actions("commit")]
     if any(i.requested == failed for i in table.timeline) and failed <= max(compactions, default=""):
         raise UnsupportedFeatureError(
@@ -62,14 +66,16 @@ def roll_back(
     appended: Mapping[str, Mapping[str, int]],
     completion: str | None,
     now_ms: int,
+    dead: Collection[str] = (),
 ) -> None:
     """Roll the write at ``failed`` back, as part of the data table's rollback at ``rollback``.
 
     ``appended`` are the rollback blocks that the data table got (table version 6 only): partition -> name of the log
     file -> size in bytes. ``completion`` is the completion time of the rollback here, from version 8 on: earlier than
-    that of the data table's. ``now_ms`` is the time in ms since the epoch. Raises as :func:`check_can_roll_back`.
+    that of the data table's. ``now_ms`` is the time in ms since the epoch. ``dead`` and what is raised are as for
+    :func:`check_can_roll_back`.
     """
-    check_can_roll_back(table, rollback, failed)
+    check_can_roll_back(table, rollback, failed, dead)
     if table.config.version < 8:
         table.commit_appended(rollback, appended_update(appended, table.precedent(rollback).record_schema), now_ms)
     if not any(i.requested == failed for i in table.timeline):

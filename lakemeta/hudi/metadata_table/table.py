@@ -151,8 +151,8 @@ class MetadataTable:
         others = [i for i in self.timeline.pending if i.requested not in own]
         if others:
             raise UnsupportedFeatureError(
-                f"the metadata table has the pending {others[0]} of a writer that died or is at work; "
-                "let a Hudi writer finish or roll it back, then try again"
+                f"the metadata table has the pending {others[0]} of a writer that died or is at work; if it died, roll "
+                "back with lakemeta or let a Hudi writer do that, then try again"
             )
 
     def prepare_clean(self, instant: str, cleaned: Iterable[CleanedPartition], now_ms: int) -> PreparedClean:
