@@ -143,16 +143,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="a directory for the case directories")
     parser.add_argument("--seed", type=int, help="record random histories from this seed, not the named shapes")
     parser.add_argument("--cases", type=int, default=20, help="how many random cases")
+    parser.add_argument("--zone", default="UTC", help="the engine's time zone")
     given = parser.parse_args()
     scratch = given.out.resolve() / f".scratch-{given.version}"
     shutil.rmtree(scratch, ignore_errors=True)
-    with Engine(given.version, scratch) as engine:
+    with Engine(given.version, scratch, zone=given.zone) as engine:
         recorder = Recorder(engine, given.out.resolve(), scratch)
         if given.seed is None:
             record_shapes(recorder)
         else:
             record_random(recorder, given.seed, given.cases)
-    shutil.rmtree(scratch)
+    shutil.rmtree(scratch, ignore_errors=True)  # a JVM that ends removes its own directories there
     print(f"{recorder.recorded} cases in {given.out}")
 
 

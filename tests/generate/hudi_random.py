@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from generate.hudi_recorder import LAZY, Recorder, commits, versions
 from interop.engine_process import EngineError
@@ -12,6 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PARTITIONS = ("p1", "p2", "p3", "p4")
+NAMES = (PARTITIONS, PARTITIONS, ("2026/01/02", "2026/01/03", "2026/02", "2025/1"), ("a b", "x=y", "50%", "\u00fc:1"))
+ENCODED = {"hoodie.datasource.write.partitionpath.urlencode": "true"}
+HIVE = {"hoodie.datasource.write.hive_style_partitioning": "true"}
+ARCHIVE = {
+    "hoodie.archive.automatic": "true",
+    "hoodie.clean.automatic": "false",
+    "hoodie.cleaner.commits.retained": "1",
+    "hoodie.keep.min.commits": "2",
+    "hoodie.keep.max.commits": "3",
+}
 
 
 class RandomHistory:
@@ -22,10 +33,15 @@ class RandomHistory:
         self.recorder = recorder
         self.name = f"random{seed}"
         self.mor = self.random.random() < 0.5
-        self.partitions = PARTITIONS[: self.random.randint(1, 4)]
+        names = self.random.choice(NAMES)
+        self.partitions = names[: self.random.randint(1, 4)]
         partitioned = self.random.random() < 0.85
         small = {"hoodie.parquet.small.file.limit": "104857600"} if self.random.random() < 0.3 else {}
-        self.table = recorder.table(self.name, mor=self.mor, partitioned=partitioned, **small)
+        self.encoded = ENCODED if names is NAMES[-1] else {}
+        self.hive = HIVE if self.random.random() < 0.3 else {}
+        options = {**small, **self.encoded, **self.hive}
+        metadata = self.random.random() < 0.4
+        self.table = recorder.table(self.name, mor=self.mor, partitioned=partitioned, metadata=metadata, **options)
         self.known: list[tuple[str, str]] = []
         self.savepoints: list[str] = []
         self.partitioned = partitioned
@@ -46,8 +62,9 @@ class RandomHistory:
 
     def kinds(self) -> list[tuple[Callable[[], None], int]]:
         """The possible steps and their weights."""
-        rare = (self.delete_savepoint, self.savepoint, self.overwrite, self.cluster, self.crash)
-        steps = [(self.insert, 3), (self.upsert, 8), (self.delete, 2), *((step, 1) for step in rare)]
+        rare = (self.delete_savepoint, self.cluster, self.crash, self.nothing, self.archive)
+        steps = [(self.insert, 3), (self.upsert, 8), (self.delete, 1), *((step, 1) for step in rare)]
+        steps += [(self.savepoint, 2), (self.overwrite, 2)]
         if self.partitioned:
             steps += [(self.drop, 1), (self.overwrite_whole, 1)]
         if self.mor:
@@ -89,8 +106,22 @@ class RandomHistory:
 
     def drop(self) -> None:
         partition = self.random.choice(self.partitions)
-        self.table.delete_partition(partition)
+        self.table.delete_partition(self.directory(partition))
         self.known = [row for row in self.known if row[1] != partition]
+
+    def directory(self, partition: str) -> str:
+        """Where the engine keeps a partition: Hive's spelling and escapes are part of the name."""
+        name = quote(partition, safe="") if self.encoded else partition
+        return f"p={name}" if self.hive else name
+
+    def nothing(self) -> None:
+        """A commit that changes no file."""
+        self.table.write("delete", [("nowhere", self.partitions[0])])
+
+    def archive(self) -> None:
+        """A write that archives old commits, as far as the last clean lets it."""
+        if self.known:
+            self.table.write("upsert", self.some(self.known), **ARCHIVE)
 
     def crash(self) -> None:
         if self.known:
@@ -103,7 +134,7 @@ class RandomHistory:
 
     def delete_savepoint(self) -> None:
         if self.savepoints:
-            self.table.delete_savepoint(self.savepoints.pop(0))
+            self.table.delete_savepoint(self.savepoints.pop(self.random.randrange(len(self.savepoints))))
 
     def cluster(self) -> None:
         self.table.cluster(self.random.choice(("schedule", "execute", "scheduleAndExecute")))
@@ -115,18 +146,21 @@ class RandomHistory:
         self.table.compact("run")
 
     def clean(self, step: int) -> None:
-        """Record two cleans with random options: one on a copy, then one on the table."""
+        """Record two cleans with random options: one on a copy, then one on the table, at times only planned."""
         self.recorder.aside(self.table, self.name, f"step{step}_aside", self.options())
-        self.recorder.clean(self.table, self.name, f"step{step}", self.options())
+        execute = self.random.random() < 0.85
+        self.recorder.clean(self.table, self.name, f"step{step}", self.options(), execute=execute)
 
     def options(self) -> dict[str, str]:
         """Random retention; sometimes LAZY, not incremental, or a plan beside a pending one."""
         chance = self.random.random
-        options = commits(self.random.randint(1, 4)) if chance() < 0.6 else versions(self.random.randint(1, 3))
+        options = commits(self.random.randint(1, 4)) if chance() < 0.6 else versions(self.random.randint(1, 5))
         if chance() < 0.2:
             options["hoodie.cleaner.incremental.mode"] = "false"
         if chance() < 0.15:
             options |= LAZY
+        if chance() < 0.1:
+            options["hoodie.clean.allow.multiple"] = "true"
         return options
 
 

@@ -79,7 +79,7 @@ class Recorder:
             "table_type": table.options["hoodie.datasource.write.table.type"],
             "action": "clean" if execute else "schedule_clean",
             "base_path_at_generation": str(table.base),
-            "jvm_timezone": "UTC",
+            "jvm_timezone": self.engine.zone,
             "wall_clock_start_epoch_ms": started,
             "wall_clock_end_epoch_ms": now_ms(),
             "clean_options": options,

@@ -1,7 +1,7 @@
 """Real Apache Hudi as a subprocess: one Engine holds one Hudi version in one JVM.
 
 An Engine starts ``hudi_worker.py`` under PySpark and talks JSON lines with it; a HudiEngineTable is one table
-that the engine writes. Clocks: the worker runs in UTC, so instants are UTC.
+that the engine writes. The worker runs in UTC unless it is told another zone, so instants are UTC.
 """
 
 from __future__ import annotations
@@ -25,13 +25,23 @@ def bundle_jar(version: str) -> str:
 class Engine(EngineProcess):
     """One Hudi version in its own process.
 
-    ``memory`` is the driver's heap and ``java_options`` its options, both in Java's spelling.
+    ``memory`` is the driver's heap and ``java_options`` its options, both in Java's spelling; ``zone`` is the JVM's
+    time zone, in which a table's instants are by default.
     """
 
-    def __init__(self, version: str, scratch: Path, *, memory: str = "1g", java_options: str = QUICK_START) -> None:
+    def __init__(
+        self,
+        version: str,
+        scratch: Path,
+        *,
+        memory: str = "1g",
+        java_options: str = QUICK_START,
+        zone: str = "UTC",
+    ) -> None:
         self.version = version
+        self.zone = zone
         self.table_version = VERSIONS[version]
-        arguments = [bundle_jar(version), str(scratch), memory, java_options]
+        arguments = [bundle_jar(version), str(scratch), memory, f"{java_options} -Duser.timezone={zone}"]
         super().__init__(f"Hudi {version}", "hudi_worker.py", scratch, arguments)
 
     def call(self, op: str, **arguments: Any) -> Any:

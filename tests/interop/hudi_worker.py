@@ -25,7 +25,7 @@ def start(jar: str, scratch: str, memory: str, java_options: str) -> SparkSessio
     settings = {
         "spark.driver.extraClassPath": jar,
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{java_options} -Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": java_options,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": scratch,
