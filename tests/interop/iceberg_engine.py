@@ -24,6 +24,10 @@ class IcebergEngine(EngineProcess):
         rows: list[Any] = self.ask(statement)
         return rows
 
+    def call(self, function: str, **arguments: Any) -> Any:
+        """Call a function of ``iceberg_java``; raises EngineError with the engine's own message."""
+        return self.ask({"call": function, **arguments})
+
     def path(self, table: str) -> Path:
         """The directory of a table."""
         return self.warehouse / "db" / table

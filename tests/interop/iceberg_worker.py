@@ -1,6 +1,7 @@
 """The side of the real engine: PySpark with Iceberg, answering JSON lines on its standard output.
 
 Started by ``iceberg_engine.IcebergEngine`` as ``iceberg_worker.py JAR WAREHOUSE SCRATCH``; ends with its input.
+A request is a statement in SQL, or an object that names a function of ``iceberg_java`` and its arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ import os
 import sys
 from typing import Any
 
+import iceberg_java
 from pyspark.sql import SparkSession
+
+JAVA_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Duser.timezone=UTC",
+    "-Diceberg.scan.plan-in-worker-pool=false",  # with one thread, every plan of a table meets files in one order
+)
 
 
 def start(jar: str, warehouse: str, scratch: str) -> SparkSession:
@@ -18,7 +27,7 @@ def start(jar: str, warehouse: str, scratch: str) -> SparkSession:
     settings = {
         "spark.jars": jar,
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": scratch,
@@ -39,9 +48,11 @@ def start(jar: str, warehouse: str, scratch: str) -> SparkSession:
     return session
 
 
-def answer(session: SparkSession, statement: str) -> list[Any]:
-    """The rows of one statement as JSON values, in the order in which they come."""
-    return [json.loads(row) for row in session.sql(statement).toJSON().collect()]
+def answer(session: SparkSession, request: Any) -> Any:
+    """The rows of a statement as JSON values, in the order in which they come; or what a function returns."""
+    if isinstance(request, dict):
+        return iceberg_java.CALLS[request.pop("call")](session, **request)
+    return [json.loads(row) for row in session.sql(request).toJSON().collect()]
 
 
 def main() -> None:

@@ -1,0 +1,53 @@
+"""Packs recorded Iceberg cases into the archives that the golden tests read.
+
+    python tests/generate/pack_iceberg_cases.py CASES_DIR OUT_DIR [PREFIX]
+
+A case is a folder as ``iceberg_cases.py`` records it. No plan depends on what is inside data files, so only the newest
+metadata, its manifest list and its manifests are kept. Run the tests on another folder of archives than their own with
+``ICEBERG_CASES=OUT_DIR pytest tests/golden/test_iceberg_plans.py``.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import fastavro
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from iceberg_cases import metadata_files, read_json
+
+
+def pack(cases: Path, out: Path, prefix: str) -> int:
+    """Write an archive of each case whose name starts with ``prefix``; the number of cases."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = sorted(path.parent for path in cases.glob(f"{prefix}*/plans.json"))
+    for case in found:
+        with tarfile.open(out / f"{case.name}.tar.xz", "w:xz", preset=9) as archive:
+            for path in (case / "case.json", case / "plans.json", *_needed(case / "before")):
+                _add(archive, path.relative_to(case).as_posix(), path.read_bytes())
+    return len(found)
+
+
+def _needed(table: Path) -> list[Path]:
+    """The metadata that planning on the current snapshot reads."""
+    newest = metadata_files(table)[-1]
+    metadata: dict[str, Any] = read_json(newest)
+    current = next(s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"])
+    listed = table / current["manifest-list"].removeprefix(f"{metadata['location']}/")
+    manifests = [m["manifest_path"] for m in fastavro.reader(io.BytesIO(listed.read_bytes()))]
+    return [newest, listed, *(table / path.removeprefix(f"{metadata['location']}/") for path in sorted(manifests))]
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
+if __name__ == "__main__":
+    print(pack(Path(sys.argv[1]), Path(sys.argv[2]), (sys.argv[3:] or [""])[0]), "cases")
