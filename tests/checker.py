@@ -210,12 +210,12 @@ def _partitions(root: Path) -> list[Path]:
 
 def _version(root: Path) -> int:
     text = (root / ".hoodie/hoodie.properties").read_text()
-    return int(re.search(r"^hoodie.table.version=(\d+)", text, re.MULTILINE)[1])  # type: ignore[index]
+    return int(re.search(r"^hoodie.table.version=(\d+)", text, re.MULTILINE)[1])
 
 
 def _decode(path: Path) -> dict[str, Any]:
     content = path.read_bytes()
     if content.startswith(b"Obj\x01"):
         (record,) = fastavro.reader(io.BytesIO(content))
-        return dict(record)  # type: ignore[call-overload]
+        return dict(record)
     return dict(json.loads(content))

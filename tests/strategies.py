@@ -95,8 +95,8 @@ def _chosen(table: TableFiles, partition: str, pick: int) -> str | None:
 
 
 def _letter(table: TableFiles) -> str:
-    table.letters = getattr(table, "letters", 0) + 1  # type: ignore[attr-defined]
-    return f"g{table.letters}"  # type: ignore[attr-defined]
+    table.letters = getattr(table, "letters", 0) + 1
+    return f"g{table.letters}"
 
 
 def _insert(table: TableFiles, partition: str, pick: int) -> None:
@@ -160,7 +160,7 @@ def _compact(table: TableFiles, partition: str, pick: int) -> None:
     group = _chosen(table, partition, pick)
     pending = getattr(table, "pending", {})
     if group and (partition, group) not in pending:
-        table.pending = {**pending, (partition, group): table.hour}  # type: ignore[attr-defined]
+        table.pending = {**pending, (partition, group): table.hour}
         table.schedule_compaction({partition: [group]}, inflight=pick % 2 == 0)
 
 

@@ -125,11 +125,11 @@ class FsspecStorage:
         """Refused with UnsupportedFeatureError."""
         raise _cannot_write(self.url(path))
 
-    def create(self, path: str, data: bytes) -> None:  # noqa: ARG002
+    def create(self, path: str, data: bytes) -> None:  # noqa: ARG002 - the contract's argument
         """Refused with UnsupportedFeatureError."""
         raise _cannot_write(self.url(path))
 
-    def replace(self, path: str, data: bytes) -> None:  # noqa: ARG002
+    def replace(self, path: str, data: bytes) -> None:  # noqa: ARG002 - the contract's argument
         """Refused with UnsupportedFeatureError."""
         raise _cannot_write(self.url(path))
 

@@ -39,7 +39,7 @@ _WRITER = "lakemeta-writer"
 def s3_storage(options: Mapping[str, str]) -> S3Storage:
     """The S3 store of these options, named as s3fs or pyiceberg does; OptionError for an unknown one."""
     try:
-        import s3fs  # noqa: F401
+        import s3fs  # noqa: F401 - fsspec imports it itself; here it is only asked whether it can
     except ImportError:
         raise OptionError("s3:// needs s3fs: pip install 'lakemeta[s3]'") from None
     # One part at a time: s3fs otherwise asks for the size of every file before it reads it.

@@ -28,7 +28,7 @@ def server() -> Iterator[S3Server]:
 
     running = S3Server()
     storage, _ = open_storage("s3://locks/t", running.options)
-    storage.fs.call_s3("create_bucket", Bucket="locks")  # type: ignore[attr-defined]
+    storage.fs.call_s3("create_bucket", Bucket="locks")
     yield running
     running.stop()
 

@@ -42,7 +42,7 @@ def test_items_are_taken_as_they_are_needed(threads: int) -> None:
     assert taken == 0
     assert [next(results) for _ in range(25)] == [n * n for n in range(1, 26)]
     assert taken <= 10 * (2 * threads + 3)
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     after = taken
     with pytest.raises(StopIteration):
         next(results)
@@ -64,7 +64,7 @@ def test_closing_stops_the_work() -> None:
     results = executor.map_batches(work, range(100), batch_size=1)
     assert next(results) == 0
     threading.Timer(0.05, go_on.set).start()
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert len(started) <= 4
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("lakemeta")]
 

@@ -46,13 +46,13 @@ class TestLocalStorage(StorageContract):
 
 
 def _create(path: str, content: bytes, barrier: object, results: object) -> None:
-    barrier.wait()  # type: ignore[attr-defined]
+    barrier.wait()
     try:
         LocalStorage().create(path, content)
     except PathExistsError:
-        results.put(None)  # type: ignore[attr-defined]
+        results.put(None)
     else:
-        results.put(content)  # type: ignore[attr-defined]
+        results.put(content)
 
 
 def test_one_of_many_creating_processes_wins(root: str) -> None:

@@ -102,7 +102,7 @@ def test_a_second_run_completes_a_crashed_clean(name: str, when: str, tmp_path: 
     """Whichever write a clean dies at, the next one finishes it and both tables say the same."""
     for at in count(1):
         case = lay_out(name, tmp_path / str(at))
-        storage = FaultyStorage(LocalStorage(), at, when)  # type: ignore[arg-type]
+        storage = FaultyStorage(LocalStorage(), at, when)
         try:
             clean(case, storage)
         except Crash:

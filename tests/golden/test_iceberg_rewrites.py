@@ -122,7 +122,7 @@ def recorded_actions() -> list[tuple[str, str]]:
 def actions(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
     with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{name}.tar.xz").read_bytes()))) as archive:
         members = [m for m in archive.getmembers() if m.name.endswith("/expected.json")]
-        read = {m.name.split("/")[-2]: json.load(archive.extractfile(m)) for m in members}  # type: ignore[arg-type]
+        read = {m.name.split("/")[-2]: json.load(archive.extractfile(m)) for m in members}
     return tuple(sorted(read.items()))
 
 

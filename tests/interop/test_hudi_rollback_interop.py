@@ -46,7 +46,7 @@ def table(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Hud
     table.write("insert", ROWS)
     table.write("upsert", ROWS[:1])
     table.write("upsert", ROWS[1:])
-    table.kept = table.rows()  # type: ignore[attr-defined]
+    table.kept = table.rows()
     table.crash_write([*ROWS[:2], ("x", "p9")])
     return table
 
@@ -59,7 +59,7 @@ def data_files(base: Path) -> set[str]:
 
 def assert_in_order(table: HudiEngineTable) -> None:
     """The engine reads what was there before the failed write, lists what is there, and goes on."""
-    assert table.rows() == table.kept  # type: ignore[attr-defined]
+    assert table.rows() == table.kept
     if table.options["hoodie.metadata.enable"] == "true":
         listed = {name for p in ("p1", "p2", "p9") for name in listing(table, p)}
         assert listed == {file.rpartition("/")[2] for file in data_files(table.base)}
@@ -106,4 +106,4 @@ def test_the_engine_finishes_what_we_left(table: HudiEngineTable, writes: int) -
         dying.apply(dying.plan_rollback(executor=executor), executor=executor)
     table.write("upsert", [("z", "p1")])
     assert not lakemeta.plan_rollback().header.facts["failed_writes"]
-    assert [row for row in table.rows() if row[0] != "z"] == table.kept  # type: ignore[attr-defined]
+    assert [row for row in table.rows() if row[0] != "z"] == table.kept

@@ -26,7 +26,7 @@ ONE = {"hoodie.clean.commits.retained": "1"}
 def server() -> Iterator[S3Server]:
     server = S3Server()
     storage, _ = open_storage("s3://lake/t", server.options)
-    storage.fs.call_s3("create_bucket", Bucket="lake")  # type: ignore[attr-defined]
+    storage.fs.call_s3("create_bucket", Bucket="lake")
     yield server
     server.stop()
 

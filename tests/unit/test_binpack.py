@@ -10,7 +10,7 @@ from lakemeta.binpack import pack
 
 
 def packed(items: list[int], target: int, **more: int | bool) -> list[list[int]]:
-    return list(pack(items, lambda item: item, target=target, **more))  # type: ignore[arg-type]
+    return list(pack(items, lambda item: item, target=target, **more))
 
 
 def test_one_open_bin_is_closed_for_good() -> None:

@@ -62,7 +62,7 @@ def test_temporary_files_are_removed(tmp_path: Path) -> None:
     tables = sort_batches(batches(rows, 50), [SortKey("a")], budget=5000, directory=str(tmp_path))
     assert next(tables).num_rows
     assert len(list(tmp_path.rglob("run-*"))) > 2
-    tables.close()  # type: ignore[attr-defined]
+    tables.close()
     assert not list(tmp_path.iterdir())
     assert sum(t.num_rows for t in sort_batches(batches(rows, 50), [SortKey("a")], budget=5000)) == 1000
     assert not list(tmp_path.iterdir())

@@ -68,7 +68,7 @@ def test_order_of_log_files() -> None:
     """By instant, then version as a number, then token."""
     names = [".f_1.log.2_0-1-1", ".f_1.log.10_0-1-1", ".f_1.log.10_0-2-1", ".f_1.log.10_0-2-1.cdc", ".f_2.log.1_0-1-1"]
     logs = [parse_log_file(name, 0) for name in reversed(names)]
-    assert [log.name for log in sorted(logs, key=lambda log: log.order)] == names  # type: ignore[union-attr]
+    assert [log.name for log in sorted(logs, key=lambda log: log.order)] == names
 
 
 def test_partition_metadata() -> None:

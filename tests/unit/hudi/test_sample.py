@@ -50,7 +50,7 @@ def test_it_can_be_cleaned(tmp_path: Path) -> None:
     required = required_files(tmp_path / "t", Retention(commits=1))
     table = HudiTable.open(str(tmp_path / "t"))
     plan = table.plan_clean({"hoodie.clean.commits.retained": "1"}, explain=True)
-    reasons = {op.reason for op in plan.operations}  # type: ignore[union-attr]
+    reasons = {op.reason for op in plan.operations}
     assert {"superseded", "replaced", "pinned_by_savepoint", "latest_slice"} <= reasons
     assert table.apply(plan).deleted_files == plan.files
     must_be_readable(tmp_path / "t", required)
