@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from fabricate_hudi import Shape
 from interop.hudi_engine import Engine

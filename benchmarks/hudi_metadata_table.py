@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lakemeta.hudi.logfile import LogBlock, read_blocks
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile

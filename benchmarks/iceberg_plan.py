@@ -20,7 +20,7 @@ from pathlib import Path
 
 import attrs
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileContent, ManifestContent, ManifestEntry
 from lakemeta.iceberg.manifest_codec import write_manifest, write_manifest_list
