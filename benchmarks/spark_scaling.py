@@ -1,6 +1,6 @@
 """Measure lakemeta over Spark executors beside threads of one machine, on a store that is far away.
 
-    python benchmarks/spark_scaling.py hudi [--executors 1 2 4] [--threads 1 8 32] [--partitions 240]
+    python benchmarks/spark_scaling.py hudi [--executors 1 2 4] [--threads 1 8 32] [--partitions 400]
     python benchmarks/spark_scaling.py iceberg [--executors 1 2 4] [--manifests 160] [--groups 48]
     python benchmarks/spark_scaling.py break-even [--cores 16] [--sizes 32 64 128 256 512 1024] [--runs 2]
 
@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("what", choices=["hudi", "iceberg", "break-even"])
     parser.add_argument("--executors", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--partitions", type=int, default=240, help="of the Hudi table, with 50 files each")
+    parser.add_argument("--partitions", type=int, default=400, help="of the Hudi table, with 50 files each")
     parser.add_argument("--manifests", type=int, default=160, help="of the Iceberg table that is planned")
     parser.add_argument("--groups", type=int, default=48, help="of the Iceberg table that is rewritten")
     parser.add_argument("--cores", type=int, default=16, help="of Spark at the break-even, in two executors")
