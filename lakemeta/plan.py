@@ -31,10 +31,9 @@ def _strings(values: Iterable[str]) -> tuple[str, ...]:
 
 
 @attrs.frozen(slots=True)
-class Delete:
-    """Delete one file; ``path`` is relative to the table root where the file lies under it."""
+class _OneFile:
+    """An operation on one file; ``path`` is relative to the table root where the file lies under it."""
 
-    op: ClassVar[str] = "delete"
     partition: str
     path: str
     size: int
@@ -48,20 +47,17 @@ class Delete:
 
 
 @attrs.frozen(slots=True)
-class Keep:
+class Delete(_OneFile):
+    """Delete one file."""
+
+    op: ClassVar[str] = "delete"
+
+
+@attrs.frozen(slots=True)
+class Keep(_OneFile):
     """A file that stays, and why; only explained plans carry these, and applying ignores them."""
 
     op: ClassVar[str] = "keep"
-    partition: str
-    path: str
-    size: int
-    reason: str
-    by: str | None = None
-
-    @property
-    def sort_key(self) -> tuple[str, int, str]:
-        """Order in the plan: by partition, then path."""
-        return (self.partition, 0, self.path)
 
 
 @attrs.frozen(slots=True)
