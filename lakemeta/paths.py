@@ -36,6 +36,11 @@ def split_scheme(url: str) -> tuple[str, str]:
     return "s3" if scheme in S3_SCHEMES else scheme, path
 
 
+def is_text(name: str) -> bool:
+    """False for a name whose bytes are not UTF-8: Python knows it by surrogates, and no file format can hold it."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
 def inside(root: str, path: str) -> str:
     """The store path of ``path``, a path or URL from metadata, which must lie strictly under ``root``.
 

@@ -21,7 +21,7 @@ _OPTIONS: Final = {"hoodie.clean.policy": "KEEP_LATEST_COMMITS", "hoodie.clean.c
 
 
 @click.command()
-@click.option("--keep", type=click.Path(path_type=Path), help="Make the table here and leave it.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Make the tables here and leave them.")
 def demo(keep: Path | None) -> None:
     """Make real tables, show what a clean (Hudi) and a rewrite (Iceberg) would do, do it, show the result."""
     if keep is not None:

@@ -62,6 +62,10 @@ def main() -> None:
     except LakemetaError as error:
         click.echo(f"lakemeta: {error}", err=True)
         code = error.exit_code
+    except UnicodeEncodeError as error:
+        name = error.object[max(0, error.start - 60) : error.end + 60]
+        click.echo(f"lakemeta: {name!r} holds a name that is not UTF-8; rename or remove that file", err=True)
+        code = 1
     except Exception as error:
         if "-v" in sys.argv or "--verbose" in sys.argv:
             raise

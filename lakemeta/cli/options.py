@@ -172,5 +172,9 @@ def make_executor(name: str, spark_master: str | None = None, spark_conf: Mappin
     found = {entry.name: entry for entry in entry_points(group="lakemeta.executors")}
     if name not in found:
         raise OptionError(f"there is no executor {name}; known are {', '.join(['local', *sorted(found)])}")
-    executor: Executor = found[name].load()(spark_master, spark_conf or {})
+    try:
+        make = found[name].load()
+    except ImportError as error:
+        raise OptionError(f"--executor {name} cannot be loaded: {error}; pip install 'lakemeta[{name}]'") from error
+    executor: Executor = make(spark_master, spark_conf or {})
     return executor

@@ -9,10 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from lakemeta.errors import PathNotFoundError
+from lakemeta.errors import PathNotFoundError, UnsupportedFeatureError
 from lakemeta.executor import nearby
 from lakemeta.hudi.clean import CleanContext, PartitionPlan, plan_partition
 from lakemeta.hudi.filenames import is_partition_metadata
+from lakemeta.paths import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -168,6 +169,7 @@ def _plan_files(
     context: CleanContext, explain: bool, partitions: Sequence[tuple[str, Sequence[tuple[str, int]]]]
 ) -> Iterator[PartitionRow]:
     for partition, files in partitions:
+        _check_name(partition, partition)
         planned = plan_partition(context, partition, files)
         yield PartitionRow(partition, planned.drop, planned.note, list(_rows(planned, explain)))
 
@@ -177,8 +179,16 @@ def _plan(context: CleanContext, partition: str, entries: Sequence[Entry], expla
     return next(_plan_files(context, explain, [(partition, files)]))
 
 
+def _check_name(name: str, partition: str) -> None:
+    if not is_text(name):
+        raise UnsupportedFeatureError(
+            f"the name {name!r} in partition {partition!r} is not UTF-8, so no plan can hold it; rename or remove it"
+        )
+
+
 def _rows(planned: PartitionPlan, explain: bool) -> Iterator[FileRow]:
     for verdict in planned.verdicts:
         if verdict.delete or explain:
             for file in verdict.slice.files:
+                _check_name(file.name, planned.partition)
                 yield FileRow(verdict.delete, file.name, file.size, verdict.reason, verdict.by)

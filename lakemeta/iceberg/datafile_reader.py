@@ -70,7 +70,7 @@ def _damage(where: str) -> Iterator[None]:
     except LakemetaError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise CorruptMetadataError(f"{where} cannot be read: {error}") from error
+        raise CorruptMetadataError(f"{where} cannot be read: {' '.join(str(error).split())}") from error
 
 
 def _guarded(batches: Iterator[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:

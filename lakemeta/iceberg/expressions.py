@@ -5,12 +5,13 @@ A comparison with null is never true in SQL, so ``a <> 1`` leaves out null; ``in
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from lakemeta.iceberg.types import Type, Value
 
@@ -102,6 +103,13 @@ def or_(left: Expression, right: Expression) -> Expression:
     if isinstance(right, Always):
         return TRUE if right.result else left
     return Or(left, right)
+
+
+def joined(join: Callable[[Expression, Expression], Expression], terms: Sequence[Expression]) -> Expression:
+    """Some terms joined by ``and_`` or ``or_`` in a tree as low as can be: long chains are walked recursively."""
+    while len(terms) > 1:
+        terms = [reduce(join, terms[at : at + 2]) for at in range(0, len(terms), 2)]
+    return terms[0]
 
 
 def negate(expression: Expression) -> Expression:

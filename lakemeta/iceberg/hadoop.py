@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 HINT: Final = "version-hint.text"
 _EXTENSIONS: Final = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _ANSWERS_AT_ONCE: Final = frozenset({"file", "memory"})  # nothing is on its way once a call has failed
+_INT_MAX: Final = 2**31 - 1  # a hint beyond it is unreadable to the engine
 _VERSION: Final = re.compile(r"v(\d+)\.")
 _log = logging.getLogger(__name__)
 
@@ -153,7 +154,8 @@ class HadoopTableOperations:
     def _start(self) -> int:
         """The version in the hint; if it cannot be read, the highest version there is, 0 if there is none."""
         try:
-            return int(self.storage.read(self._path(HINT)).decode().split("\n", 1)[0])
+            hint = int(self.storage.read(self._path(HINT)).decode().split("\n", 1)[0])
+            return hint if 0 <= hint <= _INT_MAX else max(self._listed(), default=0)
         except (StorageError, ValueError):
             return max(self._listed(), default=0)
 

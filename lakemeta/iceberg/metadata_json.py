@@ -49,7 +49,8 @@ def load_metadata(data: bytes, path: str) -> TableMetadata:
     try:
         value = json.loads(gzip.decompress(data) if data[:2] == _GZIP else data)
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise CorruptMetadataError(f"{path} is not the JSON of table metadata: {error}") from error
+        found = f"{path} is not the JSON of table metadata ({error})"
+        raise CorruptMetadataError(f"{found}; restore it from a copy") from error
     try:
         return metadata_from_json(value)
     except (CorruptMetadataError, UnsupportedFeatureError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from lakemeta.errors import PathNotFoundError, TableNotFoundError, UnsupportedFeatureError
+from lakemeta.errors import PathNotFoundError, StorageError, TableNotFoundError, UnsupportedFeatureError
 from lakemeta.iceberg.catalog import LoadedTable
 from lakemeta.iceberg.hadoop import HadoopTableOperations, read_metadata
 from lakemeta.storage import open_storage
@@ -85,7 +85,9 @@ def open_operations(url: str, storage_options: Mapping[str, str] | None) -> Tabl
 def _open_directory(storage: Storage, root: str) -> TableOperations:
     try:
         names = [entry.name for entry in storage.list_dir(f"{root}/metadata")]
-    except PathNotFoundError:
+    except StorageError as error:
+        if not isinstance(error, PathNotFoundError) and not isinstance(error.__cause__, NotADirectoryError):
+            raise
         raise TableNotFoundError(
             f"no Iceberg table lies at {storage.url(root)}: it has no metadata directory"
         ) from None

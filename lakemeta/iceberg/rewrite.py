@@ -123,7 +123,7 @@ class RewriteGroup:
     group: int
     partition: tuple[Value, ...]
     spec_id: int
-    tasks: tuple[FileScanTask, ...]
+    tasks: tuple[FileScanTask, ...] = attrs.field(repr=lambda tasks: f"<{len(tasks)} files>")
     bytes: int
     split_size: int
     expected_outputs: int

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from lakemeta.errors import PathNotFoundError
 from lakemeta.events import Event, Progress, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.iceberg.opening import open_operations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.inspect import IcebergFacts
     from lakemeta.plan import Plan
     from lakemeta.report import Report
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -82,7 +85,8 @@ class IcebergTable:
         """
         chosen = executor or LocalExecutor()
         with working_on(f"plan rewrite of {self.url}"):
-            return self._watch.plan(REWRITE_DATA_FILES, lambda: plan_rewrite(self.place, options or {}, where, chosen))
+            make = partial(plan_rewrite, self.place, options or {}, where, chosen)
+            return self._watch.plan(REWRITE_DATA_FILES, lambda: self._explained(make))
 
     def apply(
         self,
@@ -109,14 +113,14 @@ class IcebergTable:
         chosen = world or surroundings()
         run = partial(apply_rewrite, self.place, plan, executor, chosen, on_progress)
         with working_on(f"apply {plan.header.plan} to {self.url}"):
-            return self._watch.apply(plan.header.plan, run)
+            return self._watch.apply(plan.header.plan, lambda: self._explained(run))
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""
         from lakemeta.iceberg.inspect import inspect
 
         with working_on(f"inspect {self.url}"):
-            return inspect(self.place, executor or LocalExecutor())
+            return self._explained(lambda: inspect(self.place, executor or LocalExecutor()))
 
     def why(
         self,
@@ -134,4 +138,15 @@ class IcebergTable:
         from lakemeta.iceberg.why import why
 
         with working_on(f"why {file} of {self.url}"):
-            return why(self.place, file, options or {}, where, executor or LocalExecutor())
+            return self._explained(lambda: why(self.place, file, options or {}, where, executor or LocalExecutor()))
+
+    def _explained(self, work: Callable[[], T]) -> T:
+        """Do some work; if a file is missing that the metadata names, say so, and what to do."""
+        try:
+            return work()
+        except PathNotFoundError as error:
+            location = self.place.operations.current().metadata.location
+            raise PathNotFoundError(
+                f"{error}, but the metadata of the table at {location} names it; restore it, and if the table was "
+                f"moved, move it back"
+            ) from error

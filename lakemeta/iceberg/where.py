@@ -21,6 +21,7 @@ from lakemeta.iceberg.expressions import (
     Predicate,
     and_,
     infer_not_null,
+    joined,
     negate,
     or_,
 )
@@ -28,6 +29,8 @@ from lakemeta.iceberg.types import ListType, MapType
 from lakemeta.iceberg.where_literals import Column, Literal, compare, not_null, one_of, unescape
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakemeta.iceberg.schema import Schema
 
 _TOKENS: Final = re.compile(
@@ -51,6 +54,7 @@ _OPS: Final[dict[str, Op]] = {
     ">=": "gt-eq",
 }
 _SAME: Final = "<=>"
+_DEEPEST: Final = 100
 _FLIPPED: Final[dict[Op, Op]] = {"lt": "gt", "gt": "lt", "lt-eq": "gt-eq", "gt-eq": "lt-eq"}
 _WORDS: Final = frozenset(("and", "or", "not", "in", "is", "null", "nan", "like", "between"))
 _TYPE_WORDS: Final = ("date", "timestamp", "timestamp_ntz", "timestamp_ltz", "float", "double")
@@ -76,6 +80,7 @@ class _Parser:
     def __init__(self, text: str, schema: Schema) -> None:
         self.text, self.schema = text, schema
         self.nullable: set[int] = set()
+        self.depth = 0
         self.tokens, self.at = _tokenize(text), 0
 
     def peek(self) -> _Token:
@@ -106,28 +111,37 @@ class _Parser:
         return OptionError(f"cannot read the filter {self.text}: {what}")
 
     def either(self) -> Expression:
-        left = self.both()
+        terms = [self.both()]
         while self.word("or"):
-            left = or_(left, self.both())
-        return left
+            terms.append(self.both())
+        return joined(or_, terms)
 
     def both(self) -> Expression:
-        left = self.single()
+        terms = [self.single()]
         while self.word("and"):
-            left = and_(left, self.single())
-        return left
+            terms.append(self.single())
+        return joined(and_, terms)
 
     def single(self) -> Expression:
         if self.word("not"):
-            return negate(self.single())
+            return negate(self.nested(self.single))
         if self.sign("("):
-            inner = self.either()
+            inner = self.nested(self.either)
             if not self.sign(")"):
                 raise self.unexpected()
             return inner
         if self.peek().kind != "name" or self._literal_follows():
             return self.flipped()
         return self.test()
+
+    def nested(self, parse: Callable[[], Expression]) -> Expression:
+        """What ``parse`` gives, one level deeper; expressions are walked recursively, so depth has an end."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise OptionError(f"the filter nests more than {_DEEPEST} levels of parentheses and NOT; write it flatter")
+        inner = parse()
+        self.depth -= 1
+        return inner
 
     def _literal_follows(self) -> bool:
         word = self.peek().text.lower()

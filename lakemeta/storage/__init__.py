@@ -6,7 +6,7 @@ import os.path
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
-from lakemeta.paths import split_scheme
+from lakemeta.paths import is_text, split_scheme
 from lakemeta.storage.contract import Entry, Storage
 from lakemeta.storage.local import LocalStorage
 
@@ -34,6 +34,8 @@ def open_storage(url: str, options: Mapping[str, str] | None = None) -> tuple[St
         raise OptionError(f"{url!r} is not the URL of a table: {error}") from None
     if not path or "\0" in path:
         raise OptionError(f"{url!r} is not the path of a table")
+    if not is_text(path):
+        raise OptionError(f"the path {url!r} is not UTF-8, so no metadata or plan can name it; rename the directory")
     if scheme in {"", "file"}:
         _no_options("a local path", options)
         return LocalStorage(), os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves .. in

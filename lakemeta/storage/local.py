@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import attrs
 
@@ -132,7 +132,11 @@ class LocalStorage:
 
 
 class _DurableFile(io.FileIO):
-    """A file that is on the disk, not only in the cache, once it is closed."""
+    """A file that is on the disk, not only in the cache, once it is closed; what fails names it."""
+
+    def write(self, data: Any) -> int:
+        with storage_errors("write", str(self.name)):
+            return super().write(data) or 0
 
     def close(self) -> None:
         if not self.closed:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from builders import TableFiles, at, base, clean_plan, log, moment, tree
 
-from lakemeta.errors import CorruptMetadataError, OptionError, StorageError, TableNotFoundError
+from lakemeta.errors import (
+    CorruptMetadataError,
+    OptionError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 
@@ -130,6 +140,19 @@ def test_where_partitions_are_looked_for(table: TableFiles) -> None:
     partitions = {op.partition for op in plan.operations}  # type: ignore[union-attr]
     assert partitions == {"p1", "p2", "year=1/month=2", "loose/.hoodie"}
     assert stray.exists()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems have no such names")
+def test_names_that_are_not_utf8(table: TableFiles) -> None:
+    """No plan can hold them: a partition of such a name is refused, a directory that is no partition does no harm."""
+    loose = os.fsencode(table.root) + b"/caf\xe9"
+    os.mkdir(loose)
+    before = planned(table, FULL)
+    Path(os.fsdecode(loose), ".hoodie_partition_metadata").write_text("")
+    with pytest.raises(UnsupportedFeatureError, match=r"the name 'caf\\udce9' in partition .* is not UTF-8"):
+        make_plan(table, FULL)
+    shutil.rmtree(loose)
+    assert planned(table, FULL) == before
 
 
 def test_partition_filters(table: TableFiles) -> None:

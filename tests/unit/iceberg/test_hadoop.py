@@ -41,7 +41,7 @@ def test_the_hint_is_plain_digits(table):
     assert hint(table) == b"2"
 
 
-@pytest.mark.parametrize("data", [b"1", b"2\n", b"what", b""])
+@pytest.mark.parametrize("data", [b"1", b"2\n", b"what", b"", b"9" * 400, b"-1"])
 def test_hints_that_are_behind_or_unreadable_are_survived(table, data):
     """The newest version is found by looking for the next one."""
     table.append([(1, "a", 0.5)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 from decimal import Decimal
 from pathlib import Path
@@ -117,6 +118,26 @@ def test_threads_and_memory_change_no_row(table: SmallTable) -> None:
     data = [Path(r.files[0].file_path).read_bytes() for r in (plain, single)]
     assert data[0] == data[1]
     assert len(small.files[0].split_offsets or ()) > 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of file sizes are POSIX")
+def test_a_full_disk_is_named_with_the_file(table: SmallTable) -> None:
+    """What cannot be written is a storage error that names the new file, and nothing of it stays."""
+    import resource
+    import signal
+
+    table.append(many(0, 20_000))
+    group = groups(table)[0]
+    before = sorted(Path(table.root).rglob("*"))
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(StorageError, match=f"cannot write {table.root}/data/.*{UUID}.*parquet: OSError: File too"):
+            rewrite_group(job(table), group)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert sorted(Path(table.root).rglob("*")) == before
 
 
 def test_partitions_keep_to_themselves(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from lakemeta.errors import (
     CorruptMetadataError,
     LakemetaError,
     OptionError,
+    PathNotFoundError,
     StalePlanError,
     StorageError,
     TableNotFoundError,
@@ -303,9 +304,23 @@ def test_why_of_delete_files_and_strangers(small):
 def test_no_table_is_not_found(tmp_path):
     """A directory without metadata, with none of its files, or no directory at all."""
     (tmp_path / "empty" / "metadata").mkdir(parents=True)
-    for place in (tmp_path, tmp_path / "empty", tmp_path / "nowhere", tmp_path / "x.metadata.json"):
+    (tmp_path / "file").touch()
+    for place in (tmp_path, tmp_path / "empty", tmp_path / "nowhere", tmp_path / "x.metadata.json", tmp_path / "file"):
         with pytest.raises(TableNotFoundError):
             IcebergTable.open(str(place))
+
+
+def test_a_lost_file_is_named_with_what_to_do(small):
+    """A manifest list or a data file that the metadata names is gone: the sentence says which, and what to do."""
+    sentence = "there is no such file or directory, but the metadata of the table at .* names it; restore it"
+    plan = opened(small).plan_rewrite_data_files(ALL)
+    small.storage.delete_many([small.data_files()[0].file_path])
+    with pytest.raises(PathNotFoundError, match=sentence):
+        opened(small).apply(plan)
+    small.storage.delete_many([small.head.manifest_list])
+    for work in (lambda t: t.plan_rewrite_data_files(ALL), lambda t: t.inspect(), lambda t: t.why("x")):
+        with pytest.raises(PathNotFoundError, match=sentence):
+            work(opened(small))
 
 
 class Shipping:

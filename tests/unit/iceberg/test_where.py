@@ -216,6 +216,26 @@ def test_mistakes_are_named(text: str, message: str) -> None:
         parse(text)
 
 
+def test_long_chains_make_low_trees() -> None:
+    """Expressions are walked recursively, so a thousand alternatives must not make a tree of a thousand levels."""
+
+    def height(node: Expression) -> int:
+        return 1 + max(height(node.left), height(node.right)) if isinstance(node, And | Or) else 1
+
+    for word in ("and", "or"):
+        found = parse(f" {word} ".join(f"id > {n}" for n in range(5000)))
+        assert height(found) <= 16
+        assert negate(negate(found)) == found
+
+
+@pytest.mark.parametrize("text", ["(" * 101 + "id = 5" + ")" * 101, "not " * 101 + "id = 5"])
+def test_nesting_has_an_end(text: str) -> None:
+    """A hundred levels are enough for a person."""
+    with pytest.raises(OptionError, match="nests more than 100 levels"):
+        parse(text)
+    assert parse(text.replace("(", "", 1).replace(")", "", 1).replace("not ", "", 1))
+
+
 def test_simplification() -> None:
     """Constants vanish from AND and OR."""
     test = Predicate(1, t.LONG, "eq", 1)

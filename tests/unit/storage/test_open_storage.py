@@ -58,6 +58,13 @@ def test_malformed_urls(url: str) -> None:
         open_storage(url)
 
 
+def test_paths_that_are_not_utf8_are_refused() -> None:
+    """Metadata and plans hold text: a table whose name is other bytes is refused before it is looked at."""
+    with pytest.raises(OptionError, match=r"the path '/lake/caf\\udce9' is not UTF-8"):
+        open_storage(b"/lake/caf\xe9".decode("utf-8", "surrogateescape"))
+    assert open_storage("/lake/café/\U0001f9ca")[1] == "/lake/café/\U0001f9ca"
+
+
 @pytest.mark.parametrize("url", ["hdfs://host/t", "abfss://c@host/t"])
 def test_urls_with_a_host(url: str) -> None:
     """Stores whose URLs name a machine are refused by name."""
