@@ -55,8 +55,13 @@ class LocalExecutor:
     everything happens on the consumer's own, in an order that is always the same.
     """
 
-    def __init__(self, threads: int | None = None) -> None:
-        """``threads`` defaults to four a core, at most 32: the work is mostly waiting for storage."""
+    def __init__(self, threads: int | None = None, on_stop: Callable[[], None] | None = None) -> None:
+        """``threads`` defaults to four a core, at most 32: the work is mostly waiting for storage.
+
+        ``on_stop`` is called once no more results are wanted, before batches that run are waited for: long ones may
+        take it as a sign to give up.
+        """
+        self._on_stop = on_stop
         self.threads = min(32, 4 * (os.cpu_count() or 1)) if threads is None else threads
         if self.threads < 1:
             raise OptionError(f"an executor of {threads} threads does no work; give it at least 1")
@@ -84,6 +89,8 @@ class LocalExecutor:
             finally:
                 for future in pending:
                     future.cancel()
+                if self._on_stop is not None:
+                    self._on_stop()
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -37,7 +37,8 @@ class Report:
 
     ``result`` carries the engine's own result names (Hudi: ``total_files_deleted``, ``earliest_commit_to_retain``;
     Iceberg: ``rewritten_data_files_count``, ...). ``failed`` lists every file that is still there against the plan.
-    ``notes`` are sentences for a person: what was found on the way, what was left and why.
+    ``notes`` are sentences for a person: what was found on the way, what was left and why. ``partial`` says that
+    some of the work failed which is no single file's: a group of files, or a commit of several.
     """
 
     plan: str
@@ -50,11 +51,12 @@ class Report:
     failed: tuple[Outcome, ...] = ()
     result: Mapping[str, Json] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
+    partial: bool = False
 
     @property
     def complete(self) -> bool:
         """True if nothing failed."""
-        return not self.failed
+        return not self.failed and not self.partial
 
     def _repr_html_(self) -> str:
         from lakemeta.summary import report_html

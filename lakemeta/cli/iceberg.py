@@ -86,7 +86,7 @@ def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
     with rewrite_bar() if common.shows_progress else nullcontext() as tell:
         report = table.apply(plan, executor=common.elsewhere(), on_progress=tell)
     show_report(report, common.output)
-    if report.notes:
+    if not report.complete:
         sys.exit(_PARTLY_DONE)
 
 

@@ -131,6 +131,8 @@ def _every_file(plan: Plan) -> None:
 def _report_text(report: Report) -> None:
     if report.committed is None and report.complete:
         click.echo("Nothing to do.")
+        for note in report.notes:
+            click.echo(f"note: {note}")
         return
     click.echo(f"{report.plan} of {report.table}: committed {report.committed}")
     if report.deleted_files or report.absent_files:

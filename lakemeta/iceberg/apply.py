@@ -75,7 +75,8 @@ class _Done:
     commits: int = 0
     removed_deletes: int = 0
     snapshot: Snapshot | None = None
-    notes: list[str] = attrs.field(factory=list)
+    notes: list[str] = attrs.field(factory=list)  # of what failed
+    found: list[str] = attrs.field(factory=list)  # of what rewrites before this one have left
 
 
 def apply_rewrite(
@@ -102,7 +103,7 @@ def apply_rewrite(
     if plan.header.facts.get("table_uuid") != metadata.table_uuid:
         raise StalePlanError(f"the table at {place.url} is not the one that was planned; make the plan again")
     check_format(metadata.properties, write_parquet=job.write_parquet)
-    done = _Done(notes=left_behind(place.operations, metadata, executor))
+    done = _Done(found=left_behind(place.operations, metadata, executor))
     if rewrites:
         inputs = _find_inputs(place, metadata, job, rewrites, executor)
         mark = Mark(place.operations, world.new_uuid(), world.now_ms())
@@ -223,7 +224,7 @@ class _Run:
                         waiting = []
             if waiting:
                 self._commit(waiting)
-        except LakemetaError:
+        except (LakemetaError, KeyboardInterrupt):
             self._remove(list(self.unsettled.values()))
             raise
 
@@ -236,7 +237,9 @@ class _Run:
         )
         work = RewriteJob(self.place.operations.storage, shape, self.mark.uuid, order, order_id)
         here = self._here
-        executor = LocalExecutor(self.job.threads) if here or self.executor is None else self.executor
+        executor = (
+            LocalExecutor(self.job.threads, self.progress.stop) if here or self.executor is None else self.executor
+        )
         rewrite: Callable[[Sequence[RewriteGroup]], Iterator[RewrittenGroup | Failure]]
         rewrite = (
             partial(rewrite_here, work, self.unsettled, self.progress) if here else partial(rewrite_elsewhere, work)
@@ -392,4 +395,5 @@ def _report(plan: Plan, place: Place, done: _Done) -> Report:
         "removed_delete_files_count": done.removed_deletes,
     }
     committed = None if done.snapshot is None else str(done.snapshot.snapshot_id)
-    return Report(plan.header.plan, place.url, committed, result=result, notes=tuple(done.notes))
+    notes = (*done.found, *done.notes)
+    return Report(plan.header.plan, place.url, committed, result=result, notes=notes, partial=bool(done.notes))

@@ -33,12 +33,15 @@ class GroupProgress:
     def __init__(self, groups: Sequence[RewriteGroup], listener: Callable[[Progress], None] | None) -> None:
         self._listener = listener
         self._lock = threading.Lock()
+        self._stopped = False
         self._left = {group.group: sum(task.length for task in group.tasks) for group in groups}
         self._groups = len(groups)
         self._bytes = sum(self._left.values())
 
     def read(self, group: int, size: int) -> None:
-        """So many bytes of a group's input have been worked on."""
+        """So many bytes of a group's input have been worked on; raises LakemetaError once nobody wants more."""
+        if self._stopped:
+            raise LakemetaError("the rewrite was interrupted; run it again")
         with self._lock:
             if group in self._left:
                 self._left[group] -= min(size, self._left[group])
@@ -49,6 +52,10 @@ class GroupProgress:
         with self._lock:
             if self._left.pop(group, None) is not None:
                 self._tell()
+
+    def stop(self) -> None:
+        """Make the groups under way give up: their result is not wanted any more."""
+        self._stopped = True
 
     def _tell(self) -> None:
         if self._listener is not None:

@@ -100,7 +100,8 @@ def _told(
         return
     when = datetime.fromtimestamp(begun / 1000, UTC).isoformat(timespec="seconds")
     listed = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
-    yield f"the rewrite {uuid} that began at {when} did not end, and no snapshot names these files of it: {listed}"
+    told = f"the rewrite {uuid} that began at {when} did not end; once it surely runs no more, delete its files"
+    yield f"{told}, which no snapshot names: {listed}"
 
 
 def _walk(storage: Storage, root: str) -> Iterator[Entry]:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
 import pytest
 from iceberg_tables import SmallTable, create_table
 
@@ -61,3 +67,38 @@ def test_a_group_that_fails_counts_as_ended(small):
     report = table.apply(plan, on_progress=heard.append)
     assert report.result["failed_data_files_count"] == 3
     assert heard[-1] == Progress(2, 2, plan.bytes, plan.bytes)
+
+
+@pytest.mark.parametrize("threads", ["1", "5"])
+def test_ctrl_c_stops_groups_under_way_and_leaves_nothing_of_them(small, threads):
+    """A person who interrupts does not wait for the end of a big group, and finds no file of it; the next run works."""
+    table = IcebergTable.open(small.root)
+    plan = table.plan_rewrite_data_files({**ALL, "max-concurrent-file-group-rewrites": threads})
+    before = [path for path in sorted(Path(small.root).rglob("*")) if path.suffix == ".parquet"]
+    begun = threading.Event()
+
+    def interrupt(progress: Progress) -> None:
+        if progress.bytes and not begun.is_set():
+            begun.set()
+            if threads == "1":
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        table.apply(plan, on_progress=interrupt)
+    assert [path for path in sorted(Path(small.root).rglob("*")) if path.suffix == ".parquet"] == before
+    report = table.apply(plan)
+    assert report.complete
+    assert report.notes == ()
+
+
+def test_what_others_left_is_no_failure(small):
+    """An earlier rewrite's files are told in the notes of a rewrite that is complete."""
+    uuid = "11111111-2222-4333-8444-555555555555"
+    mark = Path(small.root, "metadata", f".lakemeta-rewrite-{uuid}.json")
+    mark.write_text(json.dumps({"rewrite": uuid, "begun_ms": 0, "commits": []}))
+    Path(small.root, "data", f"00000-0-{uuid}-00001.parquet").touch()
+    table = IcebergTable.open(small.root)
+    report = table.apply(table.plan_rewrite_data_files(ALL))
+    assert report.complete
+    assert "did not end; once it surely runs no more, delete its files" in report.notes[0]
