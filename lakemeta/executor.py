@@ -6,6 +6,7 @@ Rules of the contract, which ``tests/contract`` holds every executor to:
 - Results come in input order and depend neither on the batch size nor on the executor.
 - What can be expected to fail for one item is a value in the results. A raise ends the run as ExecutorError
   (a LakemetaError passes through as it is): never a shorter result that looks complete.
+- An executor that ships its work may have ``nearby``, an executor of this process for what is too small for that.
 """
 
 from __future__ import annotations
