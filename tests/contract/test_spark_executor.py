@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from contract.executor_contract import ExecutorContract, size_of, squares
 from contract.spark_cluster import LEAKS_OF_PYSPARK, PROCESSES, TESTS, THREADS, home, needs_spark, spark
+from hudi_cases import data_files, load_cases
 
 from lakemeta import __version__
 from lakemeta.errors import (
@@ -248,6 +249,21 @@ class TestThreads(ExecutorContract):
         assert [next(one), next(other), next(one), next(other)] == [0, 10, 1, 10]
         assert list(one) == [n * n for n in range(2, 20)]
         assert list(other) == []
+
+    def test_the_example_for_notebooks(self, executor: SparkExecutor, tmp_path: Path) -> None:
+        """The documented code cleans a table in a session that it is given; plan and report are tables for Jupyter."""
+        from pyspark.sql import SparkSession
+
+        case = load_cases()["1.2.0__cow__commits1"]
+        page = (TESTS.parent / "docs" / "spark.md").read_text(encoding="utf-8")
+        code = page.partition("```python\n")[2].partition("```")[0]
+        code = code.replace("s3://bucket/table", case.unpack(tmp_path)).replace(': "10"', ': "1"')
+        names: dict[str, Any] = {"spark": SparkSession(executor._context)}
+        exec(compile(code, "spark.md", "exec"), names)
+        assert names["report"].deleted_files == names["plan"].files == len(case.planned_files())
+        assert data_files(tmp_path) == case.left_files()
+        assert "<td>p1</td>" in names["plan"]._repr_html_()
+        assert "<td>deleted_files</td>" in names["report"]._repr_html_()
 
 
 class TestProcesses(ExecutorContract):

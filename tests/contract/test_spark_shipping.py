@@ -19,7 +19,7 @@ from hudi_cases import HudiCase, data_files, load_cases
 pytestmark = needs_spark
 ROOT = Path(__file__).resolve().parents[2]
 CASE = "1.2.0__cow__commits1"
-ENTRY_SCRIPT = "import sys\nfrom lakemeta.cli.main import main\nsys.exit(main())\n"
+ENTRY_SCRIPT = ROOT / "docs" / "examples" / "lakemeta_submit.py"
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +64,10 @@ def test_spark_submit_ships_the_wheel(wheel: Path, tmp_path: Path) -> None:
     """The documented entry script with --py-files runs the whole command line."""
     case = load_cases()[CASE]
     root = case.unpack(tmp_path / "t")
-    script = tmp_path / "lakemeta_submit.py"
-    script.write_text(ENTRY_SCRIPT)
     settings = [word for key, value in case.options.items() for word in ("--set", f"{key}={value}")]
     clean = ["clean", root, *settings, "--now", case.now.isoformat(), "--yes", "--output", "jsonl"]
     python = python_without_lakemeta(tmp_path / "env", dependencies=True)
-    done = submit(["--py-files", str(wheel), str(script), *clean, "--executor", "spark"], tmp_path, python)
+    done = submit(["--py-files", str(wheel), str(ENTRY_SCRIPT), *clean, "--executor", "spark"], tmp_path, python)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))["deleted_files"] == len(
         case.planned_files()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from contract.spark_cluster import needs_spark
 
+from lakemeta.cli.hudi import clean
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.sample import SampleTable, write_sample_table
 
@@ -114,3 +116,15 @@ def test_metrics(table: SampleTable) -> None:
     pytest.importorskip("opentelemetry")
     function("observability.md", "clean_measured")([table.root], OPTIONS)
     assert HudiTable.open(table.root).plan_clean(OPTIONS).is_empty
+
+
+def test_the_words_of_the_airflow_example() -> None:
+    """They are a command that the command line takes; Airflow itself is not needed to see that."""
+    tree = ast.parse((ROOT / "docs/examples/airflow_clean.py").read_text(encoding="utf-8"))
+    (given,) = (
+        node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "application_args"
+    )
+    name, *words = ast.literal_eval(given)
+    assert name == "clean"
+    context = clean.make_context(name, words)
+    assert context.params["executor_name"] == "spark"
