@@ -67,11 +67,25 @@ def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
 
 
 def read_batches(
-    file: pq.ParquetFile, columns: Sequence[str] | None = None, batch_rows: int = BATCH_ROWS
+    file: pq.ParquetFile,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+    row_groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Stream the rows of a file, in order. ``columns`` are top-level names or paths; None means all."""
-    batches: Iterator[pa.RecordBatch] = file.iter_batches(batch_size=batch_rows, columns=columns)
+    batches: Iterator[pa.RecordBatch] = file.iter_batches(batch_size=batch_rows, columns=columns, row_groups=row_groups)
     return batches
+
+
+def row_group_middles(file: pq.ParquetFile) -> tuple[tuple[int, int], ...]:
+    """Of each row group: the byte in the middle of it, and its rows."""
+    found = []
+    for i in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(i)
+        chunks = [group.column(n) for n in range(group.num_columns)]
+        start = min(chunks[0].data_page_offset, chunks[0].dictionary_page_offset or chunks[0].data_page_offset)
+        found.append((start + sum(chunk.total_compressed_size for chunk in chunks) // 2, group.num_rows))
+    return tuple(found)
 
 
 class ParquetWriter:

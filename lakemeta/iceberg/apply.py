@@ -31,6 +31,7 @@ from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup
 from lakemeta.iceberg.row_order import row_order
 from lakemeta.iceberg.scanning import live_deletes, scan
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.split_combine import packing
 from lakemeta.iceberg.stored_manifests import StoredManifests
 from lakemeta.iceberg.strays import remove_strays
 from lakemeta.iceberg.write_settings import check_format
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.metadata import Snapshot, TableMetadata
     from lakemeta.iceberg.planning import Place
     from lakemeta.iceberg.scan import FileScanTask
+    from lakemeta.iceberg.scan_tasks import Packing
     from lakemeta.plan import Plan
 
 _log = logging.getLogger(__name__)
@@ -108,7 +110,8 @@ def apply_rewrite(
         inputs = _find_inputs(place, metadata, job, rewrites, executor)
         mark = Mark(place.operations, world.new_uuid(), world.now_ms())
         progress = GroupProgress(inputs.groups, on_progress)
-        _Run(place, job, metadata, inputs, executor, world, done, mark, progress).all()
+        shares = packing(plan.header.options, metadata)
+        _Run(place, job, shares, metadata, inputs, executor, world, done, mark, progress).all()
     return _report(plan, place, done)
 
 
@@ -172,6 +175,7 @@ class _Run:
 
     place: Place
     job: JobOptions
+    packing: Packing
     metadata: TableMetadata
     inputs: _Inputs
     executor: Executor | None
@@ -235,7 +239,16 @@ class _Run:
         shape = attrs.evolve(
             self.metadata, snapshots=(), refs={}, current_snapshot_id=None, snapshot_log=(), metadata_log=()
         )
-        work = RewriteJob(self.place.operations.storage, shape, self.mark.uuid, order, order_id)
+        work = RewriteJob(
+            self.place.operations.storage,
+            shape,
+            self.mark.uuid,
+            order,
+            order_id,
+            packing=self.packing,
+            sorts=self.job.strategy == "sort",
+            ranges_per_file=self.job.shuffle_partitions_per_file,
+        )
         here = self._here
         executor = (
             LocalExecutor(self.job.threads, self.progress.stop) if here or self.executor is None else self.executor

@@ -14,7 +14,7 @@ from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.iceberg.arrow import FIELD_ID
 from lakemeta.iceberg.values import scaled
-from lakemeta.parquet import open_parquet, read_batches
+from lakemeta.parquet import open_parquet, read_batches, row_group_middles
 from lakemeta.row_sort import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -36,11 +36,41 @@ Convert = Any  # a function from a plain Avro value to what Arrow takes, or None
 
 
 @attrs.frozen
+class FilePart:
+    """Rows of a file from ``first_row`` on; ``rows`` is None for all. Of Parquet they are ``row_groups``."""
+
+    first_row: int = 0
+    rows: int | None = None
+    row_groups: tuple[int, ...] = ()
+
+
+WHOLE: Final = FilePart()
+
+
+@attrs.frozen
 class OpenFile:
-    """A file that is open: its columns as Arrow fields with ids, and a way to stream some of them."""
+    """A file that is open: its columns as Arrow fields with ids, and a way to stream some of them.
+
+    ``blocks`` gives the middle, in bytes, and the rows of each row group of a Parquet file.
+    """
 
     schema: pa.Schema
-    read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+    read: Callable[[Sequence[str], FilePart], Iterator[pa.RecordBatch]]
+    blocks: Callable[[], Sequence[tuple[int, int]]] | None = None
+
+    def part(self, start: int, end: int, size: int, rows: int) -> FilePart:
+        """The rows that the bytes from ``start`` to before ``end`` of a file of ``size`` bytes and ``rows`` rows are.
+
+        A row group belongs to the part that its middle is in, as in Parquet's own readers. Other files say nothing
+        about their blocks: as many of the rows as of the bytes.
+        """
+        if self.blocks is None:
+            first = rows * start // size
+            return FilePart(first, rows * end // size - first)
+        blocks = self.blocks()
+        chosen = tuple(i for i, (middle, _) in enumerate(blocks) if start <= middle < end)
+        first = sum(count for _, count in blocks[: chosen[0]]) if chosen else 0
+        return FilePart(first, sum(blocks[i][1] for i in chosen), chosen)
 
 
 def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> OpenFile:
@@ -59,7 +89,7 @@ def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> Op
             opened = _open_orc(source)
         else:
             opened = _open_avro(source if isinstance(source, bytes) else source.read(), where)
-    return OpenFile(opened.schema, lambda columns: _guarded(opened.read(columns), where))
+    return attrs.evolve(opened, read=lambda columns, part: _guarded(opened.read(columns, part), where))
 
 
 @contextmanager
@@ -80,13 +110,20 @@ def _guarded(batches: Iterator[pa.RecordBatch], where: str) -> Iterator[pa.Recor
 
 def _open_parquet(source: BinaryIO | bytes) -> OpenFile:
     file = open_parquet(source)
-    return OpenFile(file.schema_arrow, lambda columns: read_batches(file, columns))
+
+    def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:
+        return read_batches(file, columns, row_groups=None if part.rows is None else part.row_groups)
+
+    return OpenFile(file.schema_arrow, read, lambda: row_group_middles(file))
 
 
 def _open_orc(source: BinaryIO | bytes) -> OpenFile:
     file = orc.ORCFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
 
-    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:
+        return _rows_of(stripes(columns), part)
+
+    def stripes(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = list(columns) or file.schema.names[:1]  # rows count even if no column is wanted
         for stripe in range(file.nstripes):
             batch = file.read_stripe(stripe, columns=wanted).select(list(columns))
@@ -99,7 +136,10 @@ def _open_avro(data: bytes, where: str) -> OpenFile:
     schema, records = avro.read_container(data, where)
     parts = [(field["name"], *_avro_field(field)) for field in _spelled_out(schema, {})["fields"]]
 
-    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:
+        return _rows_of(blocks(columns), part)
+
+    def blocks(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = [part for part in parts if part[0] in columns]
         for rows in _batched(records, _AVRO_ROWS):
             arrays = [_array([row[name] for row in rows], field, via) for name, field, via in wanted]
@@ -107,6 +147,20 @@ def _open_avro(data: bytes, where: str) -> OpenFile:
             yield pa.RecordBatch.from_struct_array(_rows(arrays, fields, len(rows)))
 
     return OpenFile(pa.schema([field for _, field, _ in parts]), read)
+
+
+def _rows_of(batches: Iterator[pa.RecordBatch], part: FilePart) -> Iterator[pa.RecordBatch]:
+    if part.rows is None:
+        yield from batches
+        return
+    skip, left = part.first_row, part.rows
+    for batch in batches:
+        cut = batch.slice(skip, left)
+        skip, left = max(0, skip - batch.num_rows), left - cut.num_rows
+        if cut.num_rows:
+            yield cut
+        if not left:
+            return
 
 
 def _rows(arrays: list[pa.Array], fields: pa.Schema, count: int) -> pa.StructArray:

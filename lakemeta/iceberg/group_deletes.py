@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.arrow import arrow_schema
-from lakemeta.iceberg.datafile_reader import open_data_file
+from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file
 from lakemeta.iceberg.delete_filter import (
     POSITION_DELETE_FIELDS,
     DeletedRows,
@@ -127,5 +127,5 @@ def _read(delete: DataFile, fields: Sequence[NestedField], store: DeleteStore) -
     with store.open(delete.file_path) as source:
         file = open_data_file(delete.file_format, source, delete.file_path)
         plan = projection(file.schema, fields, where=delete.file_path)
-        for batch in file.read(plan.columns):
+        for batch in file.read(plan.columns, WHOLE):
             yield plan.apply(batch, 0, None)

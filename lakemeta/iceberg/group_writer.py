@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 import pyarrow as pa
@@ -15,8 +15,9 @@ from lakemeta.iceberg.arrow import parquet_schema
 from lakemeta.iceberg.deletes import partition_key
 from lakemeta.iceberg.manifest import DataFile, FileContent
 from lakemeta.iceberg.metrics import MetricsModes, file_metrics
+from lakemeta.iceberg.rollover import BufferLimits, Rollover
 from lakemeta.iceberg.schema import schema_to_json
-from lakemeta.iceberg.write_settings import data_location, file_name, parquet_options, row_group_bytes
+from lakemeta.iceberg.write_settings import buffer_limits, data_location, file_name, parquet_options
 from lakemeta.parquet import ParquetWriter
 
 if TYPE_CHECKING:
@@ -29,18 +30,15 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.types import Value
     from lakemeta.parquet_footer import WriteOptions
 
-_LEAST_ROWS: Final = 100  # in a row group that is not a file's last; what Iceberg's writer looks at first
-
 
 @attrs.frozen
 class FileLimits:
-    """When a file ends: at ``rows`` rows, or when it would be larger than ``bytes``.
+    """A file ends at about ``bytes`` bytes.
 
     ``bytes_per_row`` is a first guess at encoded bytes a row. ``row_group_memory`` is the greatest size, in
     memory, of a row group.
     """
 
-    rows: int
     bytes: int
     bytes_per_row: float
     row_group_memory: int
@@ -58,7 +56,7 @@ class FileFactory:
     sort_order_id: int
     name_of: Callable[[int], str]
     options: WriteOptions
-    row_group_bytes: int
+    buffers: BufferLimits
 
     @classmethod
     def make(
@@ -84,7 +82,7 @@ class FileFactory:
             sort_order_id=sort_order_id,
             name_of=lambda count: file_name(group, attempt, uuid, count),
             options=parquet_options(properties, footer),
-            row_group_bytes=row_group_bytes(properties),
+            buffers=buffer_limits(properties),
         )
 
     def path(self, partition: tuple[Value, ...], count: int) -> str:
@@ -117,7 +115,7 @@ class GroupWriter:
         self._open_output = open_output
         self._pool = pool
         self._schema = parquet_schema(factory.schema.fields)
-        self._bytes_per_row = limits.bytes_per_row
+        self._rollover = Rollover(factory.buffers, limits.bytes, limits.bytes_per_row)
         self._partition: tuple[Value, ...] = ()
         self._held: list[pa.Table] = []
         self._held_rows = self._held_bytes = 0
@@ -130,20 +128,30 @@ class GroupWriter:
     def write(self, partition: tuple[Value, ...], table: pa.Table) -> None:
         """Append rows of one partition; rows of another partition end its files for good."""
         if partition_key(partition) != partition_key(self._partition):
-            self._end_file()
+            self.end_file()
             self._partition = partition
         while table.num_rows:
-            part = table.slice(0, max(1, self._room() - self._held_rows))
+            count, end = self._rollover.take(table)
+            part, table = table.slice(0, count), table.slice(count)
             self._held.append(part)
             self._held_rows += part.num_rows
             self._held_bytes += part.nbytes
-            if self._held_rows >= self._room() or self._held_bytes >= self._limits.row_group_memory:
+            if end == "file":
+                self.end_file()
+            elif end == "row group" or self._held_bytes >= self._limits.row_group_memory:
                 self._end_row_group()
-            table = table.slice(part.num_rows)
+
+    def end_file(self) -> None:
+        """Rows to come go into a new file. The last row group is encoded while they are read."""
+        self._end_row_group()
+        self._rollover.file_ended()
+        if self._open is not None:
+            self._finish()
+            self._ending, self._open = self._open, None
 
     def close(self) -> list[DataFile]:
         """End the last file; returns all of them."""
-        self._end_file()
+        self.end_file()
         self._finish()
         for closing in self._closing:
             closing.result()
@@ -158,13 +166,6 @@ class GroupWriter:
                 with suppress(OSError, StorageError):  # the failure that brought us here may go on
                     file.sink.close()
 
-    def _room(self) -> int:
-        """How many rows the current row group may have."""
-        written = self._open.writer.rows if self._open else 0
-        of_bytes = int(self._limits.bytes / self._bytes_per_row) - written
-        of_group = max(_LEAST_ROWS, int(self._factory.row_group_bytes / self._bytes_per_row))
-        return max(1, min(of_group, self._limits.rows - written, max(_LEAST_ROWS, of_bytes)))
-
     def _end_row_group(self) -> None:
         if not self._held_rows:
             return
@@ -172,10 +173,9 @@ class GroupWriter:
         writer.write(pa.concat_tables(self._held))
         self._held, self._held_rows, self._held_bytes = [], 0, 0
         self._finish()
+        self._rollover.row_group_ended()
         if writer.rows_encoded:
-            self._bytes_per_row = max(0.01, writer.bytes_written / writer.rows_encoded)
-        if writer.rows >= self._limits.rows or writer.rows * self._bytes_per_row >= self._limits.bytes:
-            self._end_file()
+            self._rollover.bytes_per_row = max(0.01, writer.bytes_written / writer.rows_encoded)
 
     def _start_file(self) -> _OpenFile:
         path = self._factory.path(self._partition, len(self.paths) + 1)
@@ -184,13 +184,6 @@ class GroupWriter:
         writer = ParquetWriter(sink, self._schema, self._factory.options, self._pool)
         self._open = _OpenFile(path, self._partition, sink, writer)
         return self._open
-
-    def _end_file(self) -> None:
-        """Nothing more comes to the open file. Its last row group is encoded while the next rows are read."""
-        self._end_row_group()
-        if self._open is not None:
-            self._finish()
-            self._ending, self._open = self._open, None
 
     def _finish(self) -> None:
         """Write what is left of the file that ended before the open one."""

@@ -18,6 +18,7 @@ CONCURRENCY: Final = "max-concurrent-file-group-rewrites"
 PARTIAL: Final = "partial-progress.enabled"
 MAX_COMMITS: Final = "partial-progress.max-commits"
 MAX_FAILED: Final = "partial-progress.max-failed-commits"
+PARTITIONS_PER_FILE: Final = "shuffle-partitions-per-file"
 
 _JOB: Final = (
     CONCURRENCY,
@@ -31,7 +32,7 @@ _JOB: Final = (
     "sort_order",
     "branch",
 )
-_SORT: Final = ("compression-factor", "shuffle-partitions-per-file", "var-length-contribution", "max-output-size")
+_SORT: Final = (rewrite.COMPRESSION_FACTOR, PARTITIONS_PER_FILE, "var-length-contribution", "max-output-size")
 
 
 @attrs.frozen(slots=True)
@@ -39,9 +40,7 @@ class JobOptions:
     """Options by the names of Iceberg's action, and the arguments ``strategy``, ``sort_order`` and ``branch``.
 
     ``max_concurrent`` is None if not given: then an executor elsewhere takes as many groups as it can, this machine
-    five. ``max_failed_commits`` defaults to ``max_commits``. ``compression-factor`` and
-    ``shuffle-partitions-per-file`` are accepted and have no effect: they help an engine to guess sizes that lakemeta
-    measures.
+    five. ``max_failed_commits`` defaults to ``max_commits``.
     """
 
     max_concurrent: int | None = None
@@ -54,6 +53,7 @@ class JobOptions:
     strategy: Literal["binpack", "sort"] = "binpack"
     sort_order: str | None = None
     string_bytes: int = 8
+    shuffle_partitions_per_file: int = 1
     branch: str = MAIN_BRANCH
 
     @classmethod
@@ -74,9 +74,10 @@ class JobOptions:
             strategy=strategy,
             sort_order=options.get("sort_order"),
             string_bytes=given.small(options, "var-length-contribution", 8),
+            shuffle_partitions_per_file=given.small(options, PARTITIONS_PER_FILE, 1),
             branch=options.get("branch", MAIN_BRANCH),
         )
-        _check(parsed, options)
+        _check(parsed)
         return parsed
 
     @property
@@ -98,7 +99,7 @@ def _strategy(options: Mapping[str, str]) -> Literal["binpack", "sort"]:
     return cast("Literal['binpack', 'sort']", strategy)
 
 
-def _check(parsed: JobOptions, options: Mapping[str, str]) -> None:
+def _check(parsed: JobOptions) -> None:
     concurrent, commits = parsed.max_concurrent, parsed.max_commits
     given.check(
         concurrent is None or concurrent >= 1, f"Cannot set {CONCURRENCY} to {concurrent}, the value must be positive."
@@ -108,5 +109,5 @@ def _check(parsed: JobOptions, options: Mapping[str, str]) -> None:
         f"Cannot set {MAX_COMMITS} to {commits}, the value must be positive when {PARTIAL} is true",
     )
     given.check(parsed.string_bytes > 0, f"Cannot set var-length-contribution to {parsed.string_bytes}; it must be > 0")
-    factor = given.fraction(options, "compression-factor", 1.0)
-    given.check(factor > 0, f"'compression-factor' is set to {factor} but must be > 0")
+    per_file = parsed.shuffle_partitions_per_file
+    given.check(per_file > 0, f"'{PARTITIONS_PER_FILE}' is set to {per_file} but must be > 0")

@@ -28,6 +28,7 @@ JobOrder = Literal["none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"]
 
 TARGET_FILE_SIZE: Final = "write.target-file-size-bytes"
 DEFAULT_TARGET_FILE_SIZE: Final = 512 * 1024 * 1024
+COMPRESSION_FACTOR: Final = "compression-factor"
 _SPLIT_OVERHEAD: Final = 5 * 1024
 _MIN_RATIO: Final = 0.75
 _MAX_RATIO: Final = 1.80
@@ -65,6 +66,7 @@ class RewriteOptions:
     delete_ratio_threshold: float = 0.3
     rewrite_job_order: JobOrder = "none"
     max_files_to_rewrite: int | None = None
+    compression_factor: float = 1.0
 
     @classmethod
     def parse(cls, options: Mapping[str, str], metadata: TableMetadata) -> RewriteOptions:
@@ -83,6 +85,7 @@ class RewriteOptions:
             delete_ratio_threshold=given.fraction(options, "delete-ratio-threshold", 0.3),
             rewrite_job_order=_job_order(options.get("rewrite-job-order", "none")),
             max_files_to_rewrite=given.small(options, "max-files-to-rewrite", None),
+            compression_factor=given.fraction(options, COMPRESSION_FACTOR, 1.0),
         )
         _check(parsed, metadata)
         return parsed
@@ -96,9 +99,9 @@ class RewriteOptions:
         """How many files ``size`` bytes become (engine: SizeBasedFileRewritePlanner.expectedOutputFiles).
 
         A remainder above the minimum size makes a file of its own; a smaller one is spread over the others as
-        long as they stay below 110 % of the target.
+        long as they stay below 110 % of the target. Sorted data may compress otherwise: ``compression_factor``.
         """
-        target = self.target_file_size_bytes
+        target, size = self.target_file_size_bytes, int(size * self.compression_factor)
         if size < target:
             return 1
         floor, remainder = divmod(size, target)
@@ -284,6 +287,8 @@ def _check(options: RewriteOptions, metadata: TableMetadata) -> None:
         value = getattr(options, name.replace("-", "_"))
         given.check(value > 0, f"'{name}' is set to {value} but must be > 0")
     check_output_spec(options.output_spec_id, metadata)
+    factor = options.compression_factor
+    given.check(factor > 0, f"'{COMPRESSION_FACTOR}' is set to {java_float(factor, single=False)} but must be > 0")
     files, ratio, most = options.delete_file_threshold, options.delete_ratio_threshold, options.max_files_to_rewrite
     given.check(files >= 0, f"'delete-file-threshold' is set to {files} but must be >= 0")
     set_to = f"'delete-ratio-threshold' is set to {java_float(ratio, single=False)}"

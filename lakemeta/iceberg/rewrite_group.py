@@ -6,7 +6,6 @@ partition spec (engine: SparkBinPackFileRewriteRunner and its siblings). Nothing
 
 from __future__ import annotations
 
-import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
 from lakemeta.external_sort import sort_batches
 from lakemeta.iceberg.arrow import arrow_schema
-from lakemeta.iceberg.datafile_reader import open_data_file
+from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file
 from lakemeta.iceberg.delete_filter import key_columns
 from lakemeta.iceberg.deletes import partition_key
 from lakemeta.iceberg.group_deletes import DeleteStore, EqualityDeleteCache, deleted_rows
@@ -29,6 +28,8 @@ from lakemeta.iceberg.group_writer import FileFactory, FileLimits, GroupWriter
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.metrics import metrics_modes
 from lakemeta.iceberg.projection import LINEAGE, Lineage, projection
+from lakemeta.iceberg.range_cut import RangeCut
+from lakemeta.iceberg.scan_tasks import FileSplit, Packing, scan_tasks
 from lakemeta.iceberg.schema import Schema, name_mapping_from_json
 from lakemeta.iceberg.sort_columns import sort_columns
 from lakemeta.iceberg.transform_arrays import python_values
@@ -51,6 +52,10 @@ MEMORY: Final = 512 * 1024 * 1024
 _READ_WHOLE: Final = 16 * 1024 * 1024  # a file up to this size is fetched in one request, ahead of its turn
 _FETCHERS: Final = 2
 _MOST_THREADS: Final = 8  # two row groups of four bundles are encoded at a time
+_PACKING: Final = Packing()
+_SHUFFLE_PARTITIONS: Final = 200  # what spark.sql.shuffle.partitions is unless somebody says otherwise
+
+_Part = tuple["tuple[Value, ...]", pa.Table]  # rows of one partition
 
 
 @attrs.frozen(hash=False)
@@ -60,6 +65,9 @@ class RewriteJob:
     ``uuid`` names the rewrite's files. ``order`` sorts the rows of each group (None leaves them as they come),
     and ``sort_order_id`` is what the new files say about it. ``memory`` is about the bytes of rows held at a
     time. ``threads`` encode: by default one a core, up to 8; 1 does it on the calling thread.
+
+    If the job ``sorts``, the rows of a whole group are sorted and cut into ``ranges_per_file`` ranges for each
+    expected output; otherwise ``packing`` says how its files are shared out among tasks.
     """
 
     storage: Storage
@@ -70,6 +78,9 @@ class RewriteJob:
     memory: int = MEMORY
     threads: int | None = None
     spill_directory: str | None = None
+    packing: Packing = _PACKING
+    sorts: bool = False
+    ranges_per_file: int = 1
 
 
 @attrs.frozen(hash=False)
@@ -131,9 +142,11 @@ class _Rewrite:
             pool = stack.enter_context(ThreadPoolExecutor(threads, "lakemeta-encode")) if threads > 1 else None
             writer = GroupWriter(self.factory, self._limits(), self._open_output, pool)
             try:
-                for partition, table in self._clustered(self._rows()):
-                    self.rows_written += table.num_rows
-                    writer.write(partition, table)
+                for task in self._tasks():
+                    for partition, table in task:
+                        self.rows_written += table.num_rows
+                        writer.write(partition, table)
+                    writer.end_file()
                 files = writer.close()
             except BaseException:
                 writer.abandon()
@@ -142,26 +155,58 @@ class _Rewrite:
         return RewrittenGroup(self.group.group, tuple(files), self.rows_read, self.rows_read - self.rows_written)
 
     def _limits(self) -> FileLimits:
-        files = [task.data_file for task in self.group.tasks]
-        rows = sum(f.record_count for f in files) - sum(d.count for d in self.positions.values())
+        rows = sum(task.data_file.record_count for task in self.group.tasks)
         return FileLimits(
-            rows=max(1, math.ceil(rows / self.group.expected_outputs)),
             bytes=self.group.max_output_size,
-            bytes_per_row=max(0.01, self.group.bytes / max(1, sum(f.record_count for f in files))),
+            bytes_per_row=max(0.01, self.group.bytes / max(1, rows)),
             row_group_memory=self.job.memory // 4,
         )
 
-    def _rows(self) -> Iterator[pa.RecordBatch]:
-        """The live rows of all inputs, in terms of the output schema."""
+    def _tasks(self) -> Iterator[Iterator[_Part]]:
+        """The rows of the group in parts that are written into files of their own, each as :data:`_Part`s.
+
+        As in the engine, a job that sorts, or moves files to another spec, shuffles the rows of the group by ranges
+        of keys, and any other packs parts of files.
+        """
+        moves = self.group.tasks[0].data_file.spec_id != self.spec.spec_id
+        if self.job.sorts:
+            ranges = self.group.expected_outputs * self.job.ranges_per_file
+            yield from self._shuffled(ranges, self.spec if moves else None)
+        elif moves and (self.metadata.spec.fields or self.job.order):
+            yield from self._shuffled(_SHUFFLE_PARTITIONS, self.metadata.spec)
+        else:
+            for splits in scan_tasks(self.group.tasks, self.group.split_size, self.job.packing):
+                yield self._clustered(self._rows(splits), self.job.order)
+
+    def _shuffled(self, ranges: int, spec: PartitionSpec | None) -> Iterator[Iterator[_Part]]:
+        """The rows of the whole group, sorted by partition of a spec and the job's order, in ranges."""
+        files = [task.data_file for task in self.group.tasks]
+        rows = sum(f.record_count for f in files) - sum(d.count for d in self.positions.values())
+        cut = RangeCut(ranges, self.job.ranges_per_file if self.job.sorts else 1, rows, self.group.group)
+        whole = (FileSplit(task, 0, task.length, is_whole=True) for task in self.group.tasks)
+        keyed, keys = _keyed(self._rows(list(whole)), self.schema, self.job.order, spec)
+        tables = sort_batches(cut.mark(keyed), keys, budget=self.job.memory // 2, directory=self.job.spill_directory)
+        partition = self._only_partition()
+        for part in cut.cut(tables, [key.column for key in keys]):
+            if partition is not None:
+                yield ((partition, table.select(range(self.columns))) for table in part)
+            elif spec is self.spec:
+                yield self._by_partition(part, keys)
+            else:
+                batches = (batch for table in part for batch in table.select(range(self.columns)).to_batches())
+                yield self._clustered(batches, self.job.order)
+
+    def _rows(self, splits: Sequence[FileSplit]) -> Iterator[pa.RecordBatch]:
+        """The live rows of parts of inputs, in terms of the output schema."""
         fetch = partial(_fetch, self.job.storage)
-        for task, data in LocalExecutor(_FETCHERS).map_batches(fetch, self.group.tasks, batch_size=1):
+        for split, data in LocalExecutor(_FETCHERS).map_batches(fetch, splits, batch_size=1):
             with ExitStack() as stack:
                 if data is None:
-                    stream = stack.enter_context(self._open_input(task.data_file.file_path))
-                yield from self._rows_of(task, stream if data is None else data)
+                    stream = stack.enter_context(self._open_input(split.task.data_file.file_path))
+                yield from self._rows_of(split, stream if data is None else data)
 
-    def _rows_of(self, task: FileScanTask, source: BinaryIO | bytes) -> Iterator[pa.RecordBatch]:
-        file = task.data_file
+    def _rows_of(self, split: FileSplit, source: BinaryIO | bytes) -> Iterator[pa.RecordBatch]:
+        task, file = split.task, split.task.data_file
         opened = open_data_file(file.file_format, source, file.file_path)
         plan = projection(
             opened.schema,
@@ -171,16 +216,18 @@ class _Rewrite:
             name_mapping=self.name_mapping,
         )
         lineage = Lineage(file.first_row_id, task.sequence_number) if self.has_lineage else None
-        position = 0
-        for raw in opened.read(plan.columns):
+        part = WHOLE if split.is_whole else opened.part(split.start, split.end, task.length, file.record_count)
+        position = part.first_row
+        for raw in opened.read(plan.columns, part):
             batch = self._without_deleted(plan.apply(raw, position, lineage), position, task)
             position += raw.num_rows
             if batch.num_rows:
                 yield batch
             if self.read is not None:
                 self.read(task.length * raw.num_rows // max(1, file.record_count))
-        self.rows_read += position
-        if position != file.record_count:
+        self.rows_read += position - part.first_row
+        expected = file.record_count if part.rows is None else part.first_row + part.rows
+        if position != expected:
             raise CorruptMetadataError(
                 f"{file.file_path} has {position} rows and its manifest entry says {file.record_count}"
             )
@@ -196,21 +243,32 @@ class _Rewrite:
             batch = batch.filter(keep)
         return batch.select(range(self.columns))
 
-    def _clustered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[Value, ...], pa.Table]]:
-        """Rows in the order in which they are written, with the partition they belong to."""
+    def _clustered(self, batches: Iterator[pa.RecordBatch], order: RowOrder | None) -> Iterator[_Part]:
+        """Rows by partition, if they may be of several, and in an order."""
         partition = self._only_partition()
         spec = self.spec if partition is None else None
-        if spec is None and self.job.order is None:
+        if spec is None and order is None:
             assert partition is not None
             yield from ((partition, pa.Table.from_batches([batch])) for batch in batches)
             return
-        keyed, keys = _keyed(batches, self.schema, self.job.order, spec)
-        for table in sort_batches(keyed, keys, budget=self.job.memory // 2, directory=self.job.spill_directory):
-            rows = table.select(range(self.columns))
-            if partition is not None:
-                yield partition, rows
-            else:
-                yield from _by_partition(table, rows, keys[: len(self.spec.fields)], self.spec, self.schema)
+        keyed, keys = _keyed(batches, self.schema, order, spec)
+        tables = sort_batches(keyed, keys, budget=self.job.memory // 2, directory=self.job.spill_directory)
+        if partition is None:
+            yield from self._by_partition(tables, keys)
+        else:
+            yield from ((partition, table.select(range(self.columns))) for table in tables)
+
+    def _by_partition(self, tables: Iterator[pa.Table], keys: Sequence[SortKey]) -> Iterator[_Part]:
+        """Cut tables that are sorted by partition, then by other keys, where the partition changes."""
+        kinds = self.spec.types(self.schema)
+        for table in tables:
+            columns = [table.column(key.column).combine_chunks() for key in keys[: len(kinds)]]
+            rows, start = table.select(range(self.columns)), 0
+            for end in sorted({int(end) for column in columns for end in _run_ends(column)}):
+                first = [column.slice(start, 1) for column in columns]
+                partition = tuple(python_values(c, kind)[0] for c, kind in zip(first, kinds, strict=True))
+                yield partition, rows.slice(start, end - start)
+                start = end
 
     def _only_partition(self) -> tuple[Value, ...] | None:
         """The partition of all rows if it is known without looking at them."""
@@ -234,11 +292,12 @@ class _Rewrite:
         return self.job.storage.read_range(self._path(location), start, length)
 
 
-def _fetch(storage: Storage, tasks: Sequence[FileScanTask]) -> Iterable[tuple[FileScanTask, bytes | None]]:
+def _fetch(storage: Storage, splits: Sequence[FileSplit]) -> Iterable[tuple[FileSplit, bytes | None]]:
     """Small files whole, so that they come while earlier ones are worked on; large ones are streamed later."""
-    for task in tasks:
+    for split in splits:
+        task = split.task
         small = task.length <= _READ_WHOLE
-        yield task, storage.read(store_path(storage.scheme, task.data_file.file_path)) if small else None
+        yield split, storage.read(store_path(storage.scheme, task.data_file.file_path)) if small else None
 
 
 def _with_dropped(schema: Schema, keys: dict[int, NestedField]) -> Schema:
@@ -260,21 +319,6 @@ def _keyed(
     empty = pa.RecordBatch.from_pylist([], schema=arrow_schema(schema.fields))
     _, keys = sort_columns(empty, schema, order, spec)
     return (sort_columns(batch, schema, order, spec)[0] for batch in batches), keys
-
-
-def _by_partition(
-    table: pa.Table, rows: pa.Table, keys: Sequence[SortKey], spec: PartitionSpec, schema: Schema
-) -> Iterator[tuple[tuple[Value, ...], pa.Table]]:
-    """Cut a table that is sorted by partition where the partition changes."""
-    columns = [table.column(key.column).combine_chunks() for key in keys]
-    ends = sorted({int(end) for column in columns for end in _run_ends(column)})
-    start = 0
-    for end in ends:
-        first = [column.slice(start, 1) for column in columns]
-        kinds = spec.types(schema)
-        partition = tuple(python_values(c, kind)[0] for c, kind in zip(first, kinds, strict=True))
-        yield partition, rows.slice(start, end - start)
-        start = end
 
 
 def _run_ends(column: pa.Array) -> list[int]:

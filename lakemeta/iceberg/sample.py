@@ -50,7 +50,7 @@ _SCHEMA: Final = Schema(
 )
 _SPEC: Final = PartitionSpec(0, (PartitionField(2, 1000, "city", IDENTITY),))
 _PROPERTIES: Final = {"write.format.default": "parquet", "write.parquet.compression-codec": "zstd"}
-_LIMITS: Final = FileLimits(rows=1_000_000, bytes=1 << 29, bytes_per_row=8.0, row_group_memory=1 << 26)
+_LIMITS: Final = FileLimits(bytes=1 << 29, bytes_per_row=8.0, row_group_memory=1 << 26)
 _STEP_MS: Final = 300_000  # the clock is looked at twice a commit
 
 

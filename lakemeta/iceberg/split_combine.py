@@ -6,7 +6,6 @@ them. A bin with a whole lone file stays as it is; the others are rewritten, eac
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -21,6 +20,7 @@ from lakemeta.iceberg.rewrite import (
     group_by_partition,
     number,
 )
+from lakemeta.iceberg.scan_tasks import SPLITTABLE, Packing, well_defined_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _SPLIT_SIZE: Final = "read.split.target-size"
 _LOOKBACK: Final = "read.split.planning-lookback"
 _OPEN_COST: Final = "read.split.open-file-cost"
-_SPLITTABLE: Final = ("PARQUET", "AVRO", "ORC")
 
 OPTIONS: Final = ("planner", "target-file-size-bytes", "output-spec-id", _LOOKBACK, _OPEN_COST)
 
@@ -44,13 +43,29 @@ def is_asked_for(options: Mapping[str, str]) -> bool:
     return planner == "split-combine"
 
 
+def packing(options: Mapping[str, str], metadata: TableMetadata) -> Packing:
+    """How the parts of a group's files are shared out when it is rewritten; raises OptionError.
+
+    The newer planner looks back as the table says, and counts files as what they are.
+    """
+    own = _packing(options, metadata.properties)
+    return own if is_asked_for(options) else Packing(own.lookback)
+
+
+def _packing(options: Mapping[str, str], properties: Mapping[str, str]) -> Packing:
+    lookback = given.small(options, _LOOKBACK, given.small(properties, _LOOKBACK, 10))
+    cost = given.whole(options, _OPEN_COST, given.whole(properties, _OPEN_COST, 4 * 1024**2))
+    given.check(lookback > 0, f"Invalid split lookback {lookback}")
+    given.check(cost > 0, f"Invalid split openFileCost {cost}")
+    return Packing(lookback, cost)
+
+
 @attrs.frozen(slots=True)
 class SplitCombineOptions:
-    """``target_file_size_bytes`` is the size of bins; ``lookback`` bins are open at a time."""
+    """``target_file_size_bytes`` is the size of bins."""
 
     target_file_size_bytes: int
-    lookback: int
-    open_file_cost: int
+    packing: Packing
     output_spec_id: int
 
     @classmethod
@@ -63,14 +78,10 @@ class SplitCombineOptions:
         split = given.whole(properties, _SPLIT_SIZE, 128 * 1024**2)
         written = given.whole(properties, TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE)
         target = given.whole(options, "target-file-size-bytes", min(split, written))
-        lookback = given.small(options, _LOOKBACK, given.small(properties, _LOOKBACK, 10))
-        cost = given.whole(options, _OPEN_COST, given.whole(properties, _OPEN_COST, 4 * 1024**2))
         given.check(target > 0, f"Invalid target rewrite data file size in bytes {target}")
-        given.check(lookback > 0, f"Invalid split lookback {lookback}")
-        given.check(cost > 0, f"Invalid split openFileCost {cost}")
         spec_id = given.small(options, "output-spec-id", metadata.default_spec_id)
         check_output_spec(spec_id, metadata)
-        return cls(target, lookback, cost, spec_id)
+        return cls(target, _packing(options, properties), spec_id)
 
 
 @attrs.frozen(slots=True, hash=False)
@@ -95,24 +106,23 @@ def _bins(tasks: Sequence[FileScanTask], options: SplitCombineOptions) -> list[l
     def weight(part: _Part) -> int:
         deletes = part.task.deletes
         deleted = sum(d.content_size_in_bytes or d.file_size_in_bytes for d in deletes)
-        return max(part.length + deleted, (1 + len(deletes)) * options.open_file_cost)
+        return max(part.length + deleted, (1 + len(deletes)) * options.packing.open_file_cost)
 
     packed = binpack.pack(
         (part for task in tasks for part in _parts(task, options.target_file_size_bytes)),
         weight,
         target=options.target_file_size_bytes,
-        lookback=options.lookback,
+        lookback=options.packing.lookback,
         largest_first=True,
     )
     return [parts for parts in packed if not _is_one_whole_file(parts)]
 
 
 def _parts(task: FileScanTask, target: int) -> Iterator[_Part]:
-    size, file = task.length, task.data_file
-    offsets = file.split_offsets or ()
-    if file.file_format.upper() not in _SPLITTABLE or size == 0:
+    size, offsets = task.length, well_defined_offsets(task)
+    if task.data_file.file_format.upper() not in SPLITTABLE or size == 0:
         yield _Part(task, size)
-    elif offsets and offsets[-1] < size and all(a < b for a, b in itertools.pairwise(offsets)):
+    elif offsets:
         # What comes before the first offset is counted to the first part, so that the parts make up the file.
         ends = (*offsets[1:], size)
         yield from (_Part(task, end - start) for start, end in zip((0, *offsets[1:]), ends, strict=True))

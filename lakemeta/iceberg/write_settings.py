@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg.properties import bool_property, int_property
+from lakemeta.iceberg.rollover import BufferLimits
 from lakemeta.iceberg.transforms import murmur3_32
 from lakemeta.parquet_footer import WriteOptions
 
@@ -70,9 +71,16 @@ def parquet_options(properties: Mapping[str, str], key_values: Mapping[str, str]
     )
 
 
-def row_group_bytes(properties: Mapping[str, str]) -> int:
-    """The encoded size at which a row group is closed."""
-    return max(1, int_property(properties, _PARQUET + "row-group-size-bytes", 128 * _MIB))
+def buffer_limits(properties: Mapping[str, str]) -> BufferLimits:
+    """When the table's Parquet writers end pages and row groups; OptionError for a property that does not parse."""
+    check = _PARQUET + "row-group-check-"
+    return BufferLimits(
+        row_group_bytes=max(1, int_property(properties, _PARQUET + "row-group-size-bytes", 128 * _MIB)),
+        page_bytes=max(1, int_property(properties, _PARQUET + "page-size-bytes", _MIB)),
+        page_rows=max(1, int_property(properties, _PARQUET + "page-row-limit", 20_000)),
+        least_rows=max(1, int_property(properties, check + "min-record-count", 100)),
+        most_rows=max(1, int_property(properties, check + "max-record-count", 10_000)),
+    )
 
 
 def _off(properties: Mapping[str, str], prefix: str) -> frozenset[str]:

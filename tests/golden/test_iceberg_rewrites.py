@@ -73,7 +73,10 @@ class Rewritten:
         elif self.metadata.sort_order.is_sorted:
             order = self.metadata.sort_order
         order_id = self.metadata.default_sort_order_id if not self.sort_order else 0
-        return RewriteJob(LocalStorage(), self.metadata, UUID, order, order_id, **more)
+        per_file = int(self.options.get("shuffle-partitions-per-file", 1))
+        return RewriteJob(
+            LocalStorage(), self.metadata, UUID, order, order_id, sorts=self.sorts, ranges_per_file=per_file, **more
+        )
 
     def rows(self, files: tuple[DataFile, ...]) -> list[str]:
         """The rows of new files as recorded rows are written, read without lakemeta."""

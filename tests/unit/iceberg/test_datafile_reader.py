@@ -15,7 +15,7 @@ from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg import types as t
 from lakemeta.iceberg.arrow import arrow_schema
-from lakemeta.iceberg.datafile_reader import open_data_file
+from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file
 from lakemeta.iceberg.projection import projection
 from lakemeta.iceberg.types import NestedField as Field
 
@@ -172,7 +172,7 @@ def test_avro_values_become_those_of_iceberg() -> None:
 def read(data: bytes, kind: str, fields: tuple[Field, ...] = FIELDS) -> pa.RecordBatch:
     file = open_data_file(kind, data, "f")
     plan = projection(file.schema, fields, where="f")
-    (batch,) = [plan.apply(raw, 0, None) for raw in file.read(plan.columns)]
+    (batch,) = [plan.apply(raw, 0, None) for raw in file.read(plan.columns, WHOLE)]
     assert batch.schema.equals(arrow_schema(fields), check_metadata=True)
     batch.validate(full=True)
     return batch
@@ -191,7 +191,7 @@ def test_rows_count_without_columns() -> None:
         "ORC": as_orc.getvalue(),
     }
     for kind, data in files.items():
-        (batch,) = open_data_file(kind, data, "f").read([])
+        (batch,) = open_data_file(kind, data, "f").read([], WHOLE)
         assert (kind, batch.num_rows, batch.num_columns) == (kind, 3, 0)
 
 
@@ -256,4 +256,4 @@ def test_damage_inside_a_file_is_found_while_reading() -> None:
     data[40:60] = bytes(20)
     file = open_data_file("PARQUET", bytes(data), "file-name")
     with pytest.raises(CorruptMetadataError, match="file-name cannot be read"):
-        list(file.read(["a"]))
+        list(file.read(["a"], WHOLE))

@@ -48,7 +48,7 @@ def test_a_sort_order_means_to_sort():
         ({"partial-progress.enabled": "true", "partial-progress.max-commits": "0"}, "must be positive when"),
         ({"partial-progress.enabled": "yes"}, "must be true or false"),
         ({"compression-factor": "1.5"}, "unknown option compression-factor"),
-        ({"strategy": "sort", "compression-factor": "0"}, "must be > 0"),
+        ({"strategy": "sort", "shuffle-partitions-per-file": "0"}, "must be > 0"),
         ({"strategy": "sort", "var-length-contribution": "0"}, "must be > 0"),
         ({"partial-progress.max-comits": "1"}, "did you mean partial-progress.max-commits"),
     ],

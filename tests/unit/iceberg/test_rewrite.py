@@ -214,6 +214,7 @@ def test_an_operation_of_a_plan() -> None:
         ({"min-input-files": "0"}, "'min-input-files' is set to 0 but must be > 0"),
         ({"delete-ratio-threshold": "1e-8"}, None),
         ({"delete-ratio-threshold": "-1"}, "'delete-ratio-threshold' is set to -1.0 but must be > 0"),
+        ({"compression-factor": "0"}, "'compression-factor' is set to 0.0 but must be > 0"),
         ({"delete-ratio-threshold": "some"}, "'delete-ratio-threshold' is set to some but must be a number"),
         ({"min-input-files": "five"}, "'min-input-files' is set to five but must be a whole number"),
         ({"min-input-files": " 5"}, "'min-input-files' is set to  5 but must be a whole number"),

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from iceberg_tables import SmallTable, create_table
+from pyarrow import orc
 
 from lakemeta.errors import CorruptMetadataError, StorageError, UnsupportedFeatureError
 from lakemeta.iceberg import types as t
@@ -26,6 +28,7 @@ from lakemeta.iceberg.row_order import parse_row_order
 from lakemeta.iceberg.scan import FileScanTask
 from lakemeta.iceberg.scanning import scan
 from lakemeta.iceberg.schema import Schema
+from lakemeta.iceberg.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.spec import PartitionField, PartitionSpec
 from lakemeta.iceberg.transforms import Transform
 from lakemeta.iceberg.types import NestedField as Field
@@ -88,13 +91,67 @@ def test_the_unit_of_work_can_be_shipped(table: SmallTable) -> None:
     assert pickle.loads(pickle.dumps(results[0])).files[0].file_path == results[0].files[0].file_path
 
 
-def test_a_group_becomes_as_many_files_as_planned(table: SmallTable) -> None:
-    """Rows are spread evenly, in order, over the expected number of outputs."""
-    table.append(many(0, 1000), many(1000, 501))
+def test_a_group_becomes_files_of_its_split_size(table: SmallTable) -> None:
+    """Parts of files are packed into tasks, and each writes a file of its own: cut at row groups, or put together."""
+    table.append(many(0, 1000))
+    table.append(many(1000, 600))
+    table.append(many(1600, 10))
+    metadata = attrs.evolve(table.metadata, properties={"write.parquet.row-group-size-bytes": "4000"})
+    (group,) = groups(table)
+    (file,) = rewrite_group(job(table, metadata), group).files
+    assert len(file.split_offsets or ()) > 4
+    again = attrs.evolve(group, tasks=(FileScanTask(file, 1),), split_size=file.file_size_in_bytes * 2 // 3)
+    found = rows(rewrite_group(job(table), again, 1))
+    assert len(found) > 1
+    assert sorted(row for part in found for row in part) == many(0, 1610)
+    sizes = [task.length for task in group.tasks]
+    apart = attrs.evolve(group, split_size=max(sizes) + min(sizes))
+    assert sorted(len(part) for part in rows(rewrite_group(job(table), apart, 2))) == [610, 1000]
+
+
+@pytest.mark.parametrize("kind", ["orc", "avro", "parquet"])
+def test_a_file_without_split_offsets_is_cut_by_its_size(tmp_path: Path, kind: str) -> None:
+    """Every row is in exactly one part, whatever the format says of its blocks; deleted ones stay deleted."""
+    table = create_table(LocalStorage(), str(tmp_path / "t"))
+    (file,) = (table.write(many(0, 5000)),)
+    path = Path(file.file_path)
+    if kind != "parquet":
+        path.write_bytes(encoded(kind, pq.read_table(path)))
+    file = attrs.evolve(file, file_format=kind, split_offsets=None, file_size_in_bytes=path.stat().st_size)
+    table.update(SnapshotUpdate("append", (file,)))
+    table.delete_positions(file, [0, 1700, 4999])
+    (group,) = groups(table)
+    found = rows(rewrite_group(job(table), attrs.evolve(group, split_size=-(-group.bytes // 3))))
+    assert len(found) == (1 if kind == "parquet" else 3)
+    assert [row[0] for part in found for row in part] == [n for n in range(5000) if n not in (0, 1700, 4999)]
+
+
+def encoded(kind: str, data: pa.Table) -> bytes:
+    """The same rows in another format, with field ids."""
+    out = io.BytesIO()
+    if kind == "orc":
+        fields = [f.with_metadata({"iceberg.id": f.metadata[b"PARQUET:field_id"].decode()}) for f in data.schema]
+        orc.write_table(data.cast(pa.schema(fields)), out)
+        return out.getvalue()
+    types = zip(data.schema, ("long", "string", "double"), strict=True)
+    columns = [{"name": f.name, "type": ["null", t], "field-id": i} for i, (f, t) in enumerate(types, 1)]
+    fastavro.writer(out, {"type": "record", "name": "r", "fields": columns}, data.to_pylist())
+    return out.getvalue()
+
+
+def test_a_sorted_group_becomes_as_many_files_as_expected(table: SmallTable) -> None:
+    """Ranges of the sort order are files; rows of one key are in one, so there may be fewer."""
+    table.append(many(1000, 501, "b"), many(0, 1000, "a"))
     group = attrs.evolve(groups(table)[0], expected_outputs=4)
-    found = rows(rewrite_group(job(table), group))
-    assert [len(part) for part in found] == [376, 376, 376, 373]
-    assert [row for part in found for row in part] == many(0, 1501)
+    order = parse_row_order("id", table.metadata.schema)
+    found = rows(rewrite_group(job(table, order=order, sorts=True), group))
+    assert len(found) == 4
+    assert [row[0] for part in found for row in part] == list(range(1501))
+    order = parse_row_order("p", table.metadata.schema)
+    found = rows(rewrite_group(job(table, order=order, sorts=True), group, 1))
+    assert [{row[1] for row in part} for part in found] == [{"a"}, {"b"}]
+    per_file = rows(rewrite_group(job(table, order=order, sorts=True, ranges_per_file=2), group, 2))
+    assert [{row[1] for row in part} for part in per_file] == [{"a", "b"}]
 
 
 def test_a_file_never_grows_far_past_the_greatest_size(table: SmallTable) -> None:

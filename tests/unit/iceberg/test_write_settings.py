@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
-from lakemeta.iceberg.write_settings import check_format, data_location, file_name, parquet_options, row_group_bytes
+from lakemeta.iceberg.rollover import BufferLimits
+from lakemeta.iceberg.write_settings import buffer_limits, check_format, data_location, file_name, parquet_options
 
 
 def test_tables_without_a_codec_are_old_and_mean_gzip() -> None:
@@ -51,7 +52,8 @@ def test_sizes_and_columns_are_honoured() -> None:
         frozenset({"a"}),
         frozenset({"s.x"}),
     )
-    assert (row_group_bytes(properties), row_group_bytes({})) == (65536, 128 * 1024 * 1024)
+    assert buffer_limits(properties).row_group_bytes == 65536
+    assert buffer_limits({}) == BufferLimits(128 * 1024**2, 1024**2, 20_000, 100, 10_000)
     assert parquet_options({}, {}).page_rows is None
 
 

@@ -1,0 +1,89 @@
+"""How a group's files are shared out among the tasks that rewrite them (engine: TableScanUtil.planTaskGroups).
+
+Files are cut at their split offsets, and the parts packed into tasks of the group's split size. Every task writes
+files of its own, so this decides how many files a group becomes. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakemeta import binpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakemeta.iceberg.scan import FileScanTask
+
+SPLITTABLE: Final = ("PARQUET", "AVRO", "ORC")
+
+
+@attrs.frozen(slots=True)
+class Packing:
+    """``lookback`` tasks are open at a time, and a file counts for ``open_file_cost`` bytes at least."""
+
+    lookback: int = 10
+    open_file_cost: int = 0
+
+
+@attrs.frozen(slots=True, hash=False)
+class FileSplit:
+    """A part of a data file from byte ``start`` to before byte ``end``; ``is_whole`` if it is all of its rows."""
+
+    task: FileScanTask
+    start: int
+    end: int
+    is_whole: bool = False
+
+
+def scan_tasks(tasks: Sequence[FileScanTask], split_size: int, packing: Packing) -> list[list[FileSplit]]:
+    """The parts that each task reads, in order. A task takes ``split_size`` bytes of data and delete files."""
+
+    def weight(split: FileSplit) -> int:
+        deletes = split.task.deletes
+        deleted = sum(d.content_size_in_bytes or d.file_size_in_bytes for d in deletes)
+        return max(split.end - split.start + deleted, (1 + len(deletes)) * packing.open_file_cost)
+
+    packed = binpack.pack(
+        (split for task in tasks for split in _splits(task, split_size)),
+        weight,
+        target=split_size,
+        lookback=packing.lookback,
+        largest_first=True,
+    )
+    return [_merged(part) for part in packed]
+
+
+def well_defined_offsets(task: FileScanTask) -> tuple[int, ...]:
+    """The split offsets of a file, or none if they can't be right (BaseFile.hasWellDefinedOffsets)."""
+    offsets = tuple(task.data_file.split_offsets or ())
+    right = offsets and offsets[-1] < task.length and all(a < b for a, b in itertools.pairwise(offsets))
+    return offsets if right else ()
+
+
+def _splits(task: FileScanTask, split_size: int) -> Iterator[FileSplit]:
+    """Every split offset begins a part; a file without offsets is cut at multiples of the split size."""
+    size, offsets = task.length, well_defined_offsets(task)
+    if task.data_file.file_format.upper() not in SPLITTABLE or not size:
+        starts: Sequence[int] = (0,)
+    else:
+        starts = offsets or range(0, size, split_size)
+    for start, end in itertools.pairwise((*starts, size)):
+        yield FileSplit(task, start, end, len(starts) == 1)
+
+
+def _merged(splits: Sequence[FileSplit]) -> list[FileSplit]:
+    """Parts of a file that follow each other as one."""
+    merged: list[FileSplit] = []
+    for split in splits:
+        last = merged[-1] if merged else None
+        if last is not None and last.task is split.task and last.end == split.start:
+            first = (well_defined_offsets(split.task) or (0,))[0]
+            whole = last.start == first and split.end == split.task.length
+            merged[-1] = FileSplit(split.task, last.start, split.end, whole)
+        else:
+            merged.append(split)
+    return merged
