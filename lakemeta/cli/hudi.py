@@ -51,8 +51,9 @@ def plan_clean(
     _, plan = _plan(table_url, settings, now, common, listing, explain=explain)
     if out is not None:
         save_plan(plan, out)
-        remark(f"plan saved to {out}", quiet=common.quiet)
     show_plan(plan, common.output, explain=explain)
+    if out is not None:
+        remark(f"plan saved to {out}", quiet=common.quiet)
 
 
 @click.command()

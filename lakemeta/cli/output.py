@@ -107,8 +107,14 @@ def _plan_text(plan: Plan, *, explain: bool) -> None:
     dropped = f" and {count_of(folders, 'directory').replace('directorys', 'directories')}" if folders else ""
     click.echo(f"Total: {count_of(plan.files, 'file')}{dropped}, {human_bytes(plan.bytes)}")
     if "wholly_matching_files" in facts:
-        whole, others = (count_of(facts[f"{how}_matching_files"], "file") for how in ("wholly", "possibly"))
-        click.echo(f"Filter: all rows of {whole} match, some rows of {others} may not; whole files are rewritten")
+        click.echo(f"Filter: {_matching(facts['wholly_matching_files'], facts['possibly_matching_files'])}")
+
+
+def _matching(whole: int, others: int) -> str:
+    if not others:
+        return f"all rows of {count_of(whole, 'file')} match"
+    partly = f"some rows of {count_of(others, 'file')} may not match; whole files are rewritten"
+    return f"all rows of {count_of(whole, 'file')} match, {partly}" if whole else partly
 
 
 def _summary(plan: Plan) -> None:

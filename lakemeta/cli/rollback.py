@@ -31,8 +31,9 @@ def plan_rollback(
     _, plan = _plan(table_url, settings, now, common, explain=explain)
     if out is not None:
         save_plan(plan, out)
-        remark(f"plan saved to {out}", quiet=common.quiet)
     show_plan(plan, common.output, explain=explain)
+    if out is not None:
+        remark(f"plan saved to {out}", quiet=common.quiet)
 
 
 @click.command()

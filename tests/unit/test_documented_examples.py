@@ -17,6 +17,7 @@ from contract.spark_cluster import needs_spark
 from lakemeta.cli.hudi import clean
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.sample import SampleTable, write_sample_table
+from lakemeta.iceberg.sample import write_sample_table as write_sample_rides
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +110,17 @@ def test_events(table: SampleTable, capsys: pytest.CaptureFixture[str]) -> None:
         ["apply_started"],
         ["applied"],
     ]
+
+
+def test_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The listener of the example prints how far a rewrite has come."""
+    root = str(tmp_path / "rides")
+    write_sample_rides(root, datetime(2026, 8, 1, tzinfo=UTC))
+    report = function("observability.md", "rewrite")(root)
+    *_, last = capsys.readouterr().out.splitlines()
+    assert (
+        last == f"3/3 groups, {report.result['rewritten_bytes_count']}/{report.result['rewritten_bytes_count']} bytes"
+    )
 
 
 def test_metrics(table: SampleTable) -> None:

@@ -132,11 +132,13 @@ def test_a_filter_says_of_which_files_all_rows_match(run: Run, small):
     plan = ("plan", *REWRITE, small.root, *TWO)
     text = run(*plan, "--where", "p = 'a'").out
     assert "into 1 file; all rows match" in text
-    assert "into 1 file; some rows may not match" not in text
+    assert text.endswith("Filter: all rows of 3 files match\n")
+    text = run(*plan, "--where", "id < 12").out
+    assert text.endswith("Filter: some rows of 6 files may not match; whole files are rewritten\n")
     mixed = ("--where", "p = 'a' or id < 12")
     text = run(*plan, *mixed).out
     assert "into 1 file; some rows may not match" in text
-    assert "Filter: all rows of 3 files match, some rows of 3 files may not; whole files are rewritten" in text
+    assert "Filter: all rows of 3 files match, some rows of 3 files may not match; whole files are rewritten" in text
     facts = json.loads(run(*plan, *mixed, "--output", "json").out)
     assert (facts["wholly_matching_files"], facts["possibly_matching_files"]) == (3, 3)
     assert [op["wholly_matching"] for op in facts["operations"]] == [3, 0]
