@@ -6,11 +6,13 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from builders import TableFiles, tree
 
 from lakemeta.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 class Result(NamedTuple):
@@ -39,5 +41,31 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         out, err = capsys.readouterr()
         assert "Traceback" not in out + err
         return Result(exited.value.code or 0, out, err)
+
+    return call
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableFiles:
+    """Three versions of group a, of which a clean deletes one, and a dropped partition with one file."""
+    table = TableFiles(tmp_path / "t")
+    table.insert({"p1": "a", "p2": "c"})
+    table.commit({"p1": "a"})
+    table.delete_partition("p2")
+    table.commit({"p1": "a"})
+    return table
+
+
+@pytest.fixture
+def refused(run: Callable[..., Result], table: TableFiles) -> Callable[..., str]:
+    """Run a command that must say no in one sentence with this exit code, changing nothing."""
+
+    def call(code: int, *arguments: object) -> str:
+        before = tree(table.root)
+        result = run(*arguments)
+        assert result.code == code
+        assert result.out == ""
+        assert tree(table.root) == before
+        return result.sentence
 
     return call
