@@ -74,7 +74,7 @@ def test_the_header_says_what_the_plan_rests_on(table: TableFiles) -> None:
 def test_an_explained_plan_names_every_file(table: TableFiles) -> None:
     """Each data file once, deleted or kept; the same is deleted as without."""
     plan = make_plan(table, explain=True)
-    assert sorted(op.path for op in plan.operations) == sorted(table.files())  # type: ignore[union-attr]
+    assert sorted(op.path for op in plan.operations) == sorted(table.files())
     assert [op.path for op in plan.deletes()] == planned(table)
 
 
@@ -137,7 +137,7 @@ def test_where_partitions_are_looked_for(table: TableFiles) -> None:
     table.data("loose/.hoodie", base("e", 1))
     (table.root / ".hoodie" / "p9").mkdir()
     plan = make_plan(table, FULL, explain=True)
-    partitions = {op.partition for op in plan.operations}  # type: ignore[union-attr]
+    partitions = {op.partition for op in plan.operations}
     assert partitions == {"p1", "p2", "year=1/month=2", "loose/.hoodie"}
     assert stray.exists()
 

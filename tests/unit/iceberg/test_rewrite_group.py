@@ -210,7 +210,7 @@ def test_partitions_keep_to_themselves(tmp_path: Path) -> None:
 
 def test_files_of_an_old_spec_are_spread_over_the_new_partitions(table: SmallTable) -> None:
     """Rows are clustered: every partition, null too, has its files and no other rows."""
-    table.append(many(0, 40, "a") + many(40, 5, "b"), [*many(45, 5, "a"), (50, None, 0.0)])  # type: ignore[list-item]
+    table.append(many(0, 40, "a") + many(40, 5, "b"), [*many(45, 5, "a"), (50, None, 0.0)])
     fields = (
         PartitionField(2, 1000, "p", Transform.parse("identity")),
         PartitionField(1, 1001, "id_t", Transform.parse("truncate[20]")),
@@ -370,8 +370,8 @@ def test_every_type_can_be_written(tmp_path: Path) -> None:
     """All types of version 2, nested ones and required ones, come back with field ids."""
     inner = t.StructType((Field(21, "x", t.INT, required=True), Field(22, "y", t.STRING)))
     kinds = [t.BOOLEAN, t.INT, t.LONG, t.FLOAT, t.DOUBLE, t.DATE, t.TIME, t.TIMESTAMP, t.TIMESTAMPTZ, t.STRING, t.UUID]
-    kinds += [t.BINARY, t.FixedType(3), t.DecimalType(5, 2), t.DecimalType(15, 2), t.DecimalType(38, 2), inner]  # type: ignore[list-item]
-    kinds += [t.ListType(23, inner_of(30)), t.MapType(24, t.STRING, 25, inner_of(40), value_required=True)]  # type: ignore[list-item]
+    kinds += [t.BINARY, t.FixedType(3), t.DecimalType(5, 2), t.DecimalType(15, 2), t.DecimalType(38, 2), inner]
+    kinds += [t.ListType(23, inner_of(30)), t.MapType(24, t.STRING, 25, inner_of(40), value_required=True)]
     fields = [Field(i + 1, f"c{i}", kind, required=kind == t.LONG) for i, kind in enumerate(kinds)]
     full = [True, 1, 2, 0.5, 1.5, 0, 0, 0, 0, "s", bytes(16), b"b", b"fix", Decimal("1.00"), Decimal("1.00")]
     full += [Decimal("1.00"), {"x": 1, "y": None}, [{"x": 1, "y": "y"}, None], [("k", {"x": 1, "y": None})]]
