@@ -5,7 +5,6 @@ Which delete files apply to which data file is decided by scan planning; here th
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -23,6 +22,10 @@ if TYPE_CHECKING:
 DELETE_PATH: Final = NestedField(2147483546, "file_path", STRING, required=True)
 DELETE_POSITION: Final = NestedField(2147483545, "pos", LONG, required=True)
 POSITION_DELETE_FIELDS: Final = (DELETE_PATH, DELETE_POSITION)
+_KEYS_AT_ONCE: Final = 1 << 20
+
+# The distinct values of a column and, but for the first column, the distinct pairs of (number before it, its own).
+_Step = tuple[pa.Array, pa.Array | None]
 
 
 class DeletedRows:
@@ -75,44 +78,49 @@ def add_position_deletes(batch: pa.RecordBatch, targets: Mapping[str, DeletedRow
         start = end
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen
 class EqualityDeletes:
     """Keys of deleted rows over some columns; null equals null (spec: "Equality Delete Files").
 
-    ``keys`` has one column for each of ``field_ids``. Keys of several columns are turned, column by column,
-    into numbers: a row matches if every step finds its number.
+    ``keys`` has one column for each of ``field_ids``. They are looked up among the rows of a batch, and not rows among
+    the keys: Arrow makes a hash table for each look-up, and one of many keys takes ten times their memory.
     """
 
     field_ids: tuple[int, ...]
     keys: pa.Table
 
-    @cached_property
-    def _steps(self) -> list[tuple[pa.Array, pa.Array | None]]:
-        """For each column its distinct values, and the distinct numbers of all columns up to it."""
-        steps: list[tuple[pa.Array, pa.Array | None]] = []
-        codes: pa.Array | None = None
-        for column in self.keys.columns:
-            distinct = pc.unique(column)
-            found = pc.index_in(column, value_set=distinct).cast(pa.int64())
-            if codes is None:
-                codes, known = found, None
-            else:
-                codes = _pair(codes, found, len(distinct))
-                known = pc.unique(codes)
-                codes = pc.index_in(codes, value_set=known).cast(pa.int64())
-            steps.append((distinct, known))
-        return steps
-
     def keep(self, columns: Sequence[pa.Array]) -> pa.BooleanArray:
         """A mask of the rows to keep, given the key columns of data rows in the order of ``field_ids``."""
-        codes: pa.Array | None = None
-        for column, (distinct, known) in zip(columns, self._steps, strict=True):
-            found = pc.index_in(column, value_set=distinct).cast(pa.int64())
-            if codes is None:
-                codes = found
-            else:
-                codes = pc.index_in(_pair(codes, found, len(distinct)), value_set=known).cast(pa.int64())
-        return pc.is_null(codes)
+        numbers, steps = _numbered(columns)
+        found = [_find(part, steps) for part in self.keys.to_batches(max_chunksize=_KEYS_AT_ONCE)]
+        return pc.invert(pc.is_in(numbers, value_set=pc.unique(pa.chunked_array(found, pa.int64()))))
+
+
+def _numbered(columns: Sequence[pa.Array]) -> tuple[pa.Array, list[_Step]]:
+    """A number for each row, the same for rows with the same values, and what the numbers stand for."""
+    steps: list[_Step] = []
+    numbers: pa.Array | None = None
+    for column in columns:
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        own, pairs = encoded.indices.cast(pa.int64()), None
+        if numbers is not None:
+            paired = pc.dictionary_encode(_pair(numbers, own, len(encoded.dictionary)))
+            own, pairs = paired.indices.cast(pa.int64()), paired.dictionary
+        numbers = own
+        steps.append((encoded.dictionary, pairs))
+    return numbers, steps
+
+
+def _find(keys: pa.RecordBatch, steps: Sequence[_Step]) -> pa.Array:
+    """The numbers of those keys that some row has."""
+    numbers: pa.Array | None = None
+    for place, (values, pairs) in enumerate(steps):
+        found = pc.index_in(keys.column(place), value_set=values).cast(pa.int64())
+        if numbers is not None:
+            found = pc.index_in(_pair(numbers, found, len(values)), value_set=pairs).cast(pa.int64())
+        held = pc.is_valid(found)
+        keys, numbers = keys.filter(held), found.filter(held)
+    return numbers
 
 
 def equality_deletes(
