@@ -108,8 +108,11 @@ class DeleteFileIndex:
         """The delete files to apply to a data file with this data sequence number; equality deletes first."""
         if self.is_empty:
             return ()
-        key = (file.spec_id, partition_key(file.partition))
-        found = [*self._equality_deletes(_GLOBAL, sequence, file), *self._equality_deletes(key, sequence, file)]
+        found: list[DataFile] = []
+        key = (file.spec_id, partition_key(file.partition)) if self._equality or self._by_partition else _GLOBAL
+        if self._equality:
+            found += self._equality_deletes(_GLOBAL, sequence, file)
+            found += self._equality_deletes(key, sequence, file)
         vector = self._vectors.get(file.file_path)
         if vector is not None:
             if vector.sequence < sequence:
