@@ -26,7 +26,7 @@ from lakemeta.iceberg.expressions import (
     or_,
 )
 from lakemeta.iceberg.types import ListType, MapType
-from lakemeta.iceberg.where_literals import Column, Literal, compare, not_null, one_of, unescape
+from lakemeta.iceberg.where_literals import Column, Literal, compare, not_null, one_of, same, unescape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,13 +156,9 @@ class _Parser:
         if literal.kind == "word" and self.peek().text not in (*_OPS, _SAME):
             return TRUE if literal.text == "true" else FALSE
         if self.sign(_SAME):
-            return self.same(self.column(), literal)
+            return same(self.column(), literal)
         op = self.operator()
         return compare(self.column(), _FLIPPED.get(op, op), literal)
-
-    def same(self, column: Column, literal: Literal) -> Expression:
-        """Equality that is never unknown: its negation is true of null."""
-        return and_(compare(column, "eq", literal), not_null(column))
 
     def test(self) -> Expression:
         """A column first; a boolean one may stand alone."""
@@ -179,7 +175,7 @@ class _Parser:
 
     def comparison(self, column: Column) -> Expression:
         if self.sign(_SAME):
-            return is_null(column) if self.word("null") else self.same(column, self.literal())
+            return is_null(column) if self.word("null") else same(column, self.literal())
         ahead = self.peek()
         if str(column.type) == "boolean" and (ahead.kind in ("end", "name") or ahead.text == ")"):
             return compare(column, "eq", Literal("word", "true"))
@@ -194,7 +190,7 @@ class _Parser:
                 raise OptionError(f"column {column.name} is of type {column.type}, which has no NaN")
             expression = and_(Predicate(column.field_id, column.type, "is-nan"), not_null(column))
         elif self._literal_follows():
-            expression = self.same(column, self.literal())
+            expression = same(column, self.literal())
         else:
             raise self.unexpected()
         return negate(expression) if negated else expression

@@ -16,7 +16,7 @@ import attrs
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg import values
-from lakemeta.iceberg.expressions import FALSE, TRUE, Expression, Op, Predicate, or_
+from lakemeta.iceberg.expressions import FALSE, TRUE, Expression, Op, Predicate, and_, or_
 from lakemeta.iceberg.types import DecimalType, FixedType, Type, Value, is_primitive
 
 _BITS: Final = {"int": 31, "long": 63}
@@ -73,6 +73,14 @@ def compare(column: Column, op: Op, literal: Literal) -> Expression:
     except (ValueError, InvalidOperation, OverflowError) as error:
         what = f"'{literal.text}'" if literal.kind == "text" else literal.text
         raise OptionError(f"{what} is not a value of column {column.name} of type {column.type}") from error
+
+
+def same(column: Column, literal: Literal) -> Expression:
+    """``column <=> literal``, an equality that is never unknown: its negation is true of null."""
+    found = compare(column, "eq", literal)
+    if isinstance(found, Predicate) and found.op == "not-eq":  # Spark simplifies ``b = false`` and leaves this alone
+        found = attrs.evolve(found, op="eq", value=False)
+    return and_(found, not_null(column))
 
 
 def one_of(column: Column, literals: list[Literal]) -> Expression:

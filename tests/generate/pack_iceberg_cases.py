@@ -10,6 +10,7 @@ metadata, its manifest list and its manifests are kept. Run the tests on another
 from __future__ import annotations
 
 import io
+import json
 import sys
 import tarfile
 from pathlib import Path
@@ -28,19 +29,24 @@ def pack(cases: Path, out: Path, prefix: str) -> int:
     found = sorted(path.parent for path in cases.glob(f"{prefix}*/plans.json"))
     for case in found:
         with tarfile.open(out / f"{case.name}.tar.xz", "w:xz", preset=9) as archive:
-            for path in (case / "case.json", case / "plans.json", *_needed(case / "before")):
-                _add(archive, path.relative_to(case).as_posix(), path.read_bytes())
+            for name in ("case.json", "plans.json"):
+                _add(archive, name, (case / name).read_bytes())
+            for name, content in _needed(case / "before"):
+                _add(archive, f"before/metadata/{name}", content)
     return len(found)
 
 
-def _needed(table: Path) -> list[Path]:
-    """The metadata that planning on the current snapshot reads."""
+def _needed(table: Path) -> list[tuple[str, bytes]]:
+    """The metadata that planning on the current snapshot reads, as if there had never been another."""
     newest = metadata_files(table)[-1]
     metadata: dict[str, Any] = read_json(newest)
     current = next(s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"])
+    current.pop("parent-snapshot-id", None)
+    metadata |= {"snapshots": [current], "snapshot-log": [], "metadata-log": []}
     listed = table / current["manifest-list"].removeprefix(f"{metadata['location']}/")
     manifests = [m["manifest_path"] for m in fastavro.reader(io.BytesIO(listed.read_bytes()))]
-    return [newest, listed, *(table / path.removeprefix(f"{metadata['location']}/") for path in sorted(manifests))]
+    others = [listed, *(table / path.removeprefix(f"{metadata['location']}/") for path in sorted(manifests))]
+    return [(newest.name, json.dumps(metadata).encode()), *((path.name, path.read_bytes()) for path in others)]
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:

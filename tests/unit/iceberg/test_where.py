@@ -133,6 +133,8 @@ def show(node: Expression) -> Any:
         ("flag <> 'false'", ("flag", "eq", True)),
         ("flag in (false)", ("and", ("flag", "not-null"), ("flag", "not-eq", True))),
         ("flag in (false, true)", ("flag", "in", (False, True))),
+        ("flag <=> false", ("and", ("flag", "eq", False), ("flag", "not-null"))),
+        ("flag is not false", ("or", ("flag", "not-eq", False), ("flag", "is-null"))),
         ("flag is not true", ("or", ("flag", "not-eq", True), ("flag", "is-null"))),
         ("bin = 'ab'", ("bin", "eq", b"ab")),
         ("bin = X'00ff'", ("bin", "eq", b"\x00\xff")),
