@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
+
+from lakemeta.storage import open_storage
 
 Fault = Callable[[Request], Response | None]
 
@@ -66,6 +69,16 @@ class S3Server:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+@contextmanager
+def s3_server(bucket: str) -> Iterator[S3Server]:
+    """A server with one bucket, which runs as long as the ``with`` block."""
+    server = S3Server()
+    storage, _ = open_storage(f"s3://{bucket}/t", server.options)
+    storage.fs.call_s3("create_bucket", Bucket=bucket)
+    yield server
+    server.stop()
 
 
 def error(status: int, code: str) -> Response:

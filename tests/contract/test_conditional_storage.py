@@ -24,13 +24,10 @@ _NUMBERS = itertools.count()
 def server() -> Iterator[S3Server]:
     pytest.importorskip("moto.server", reason="moto is not installed")
     pytest.importorskip("s3fs", reason="s3fs is not installed")
-    from contract.s3_server import S3Server
+    from contract.s3_server import s3_server
 
-    running = S3Server()
-    storage, _ = open_storage("s3://locks/t", running.options)
-    storage.fs.call_s3("create_bucket", Bucket="locks")
-    yield running
-    running.stop()
+    with s3_server("locks") as running:
+        yield running
 
 
 @pytest.fixture(params=["memory", "s3"])

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("moto.server", reason="moto is not installed")
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 
-from contract.s3_server import S3Server
+from contract.s3_server import S3Server, s3_server
 from iceberg_checker import TableState
 from iceberg_tables import SmallTable, create_table
 
@@ -27,11 +27,8 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[S3Server]:
-    server = S3Server()
-    storage, _ = open_storage("s3://lake/t", server.options)
-    storage.fs.call_s3("create_bucket", Bucket="lake")
-    yield server
-    server.stop()
+    with s3_server("lake") as server:
+        yield server
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("moto.server", reason="moto is not installed")
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 
-from contract.s3_server import S3Server
+from contract.s3_server import S3Server, s3_server
 
 from lakemeta.hudi import HudiTable, sample
 from lakemeta.storage import open_storage
@@ -24,11 +24,8 @@ ONE = {"hoodie.clean.commits.retained": "1"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
-    server = S3Server()
-    storage, _ = open_storage("s3://lake/t", server.options)
-    storage.fs.call_s3("create_bucket", Bucket="lake")
-    yield server
-    server.stop()
+    with s3_server("lake") as server:
+        yield server
 
 
 def write(server: S3Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
