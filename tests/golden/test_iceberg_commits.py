@@ -23,6 +23,7 @@ from iceberg_tables import SmallTable
 from lakemeta.errors import CorruptMetadataError, LakemetaError, OptionError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.hadoop import HadoopTableOperations
+from lakemeta.iceberg.spec import PartitionSpec
 from lakemeta.storage import LocalStorage
 
 CASES = (
@@ -77,13 +78,13 @@ def recorded() -> list[tuple[str, str]]:
     return [pair for pair in found if pair not in CHAINED]
 
 
-CHAINED = {  # SQL that is not recorded changed the table in between, another test has it, or another format is asked for
+CHAINED = {  # SQL that was not recorded changed the table in between; another test has it; another format is asked for
     ("eq_deletes_v2", "08_rewrite_data_files_chain_all_again_dangling"),
     ("mixed_formats", "02_rewrite_data_files_to_orc"),
     ("mixed_formats", "03_rewrite_data_files_to_avro"),
+    ("small_files_v2", "18_rewrite_data_files_again_after_default_2"),
     ("spec_evolution_v2", "04_rewrite_data_files_after_drop_field_chained"),
     ("v3_dv_lineage", "09_rewrite_data_files_chain_b_again"),
-    ("small_files_v2", "18_rewrite_data_files_again_after_default_2"),
 }
 
 
@@ -217,6 +218,31 @@ def test_a_second_rewrite_finds_nothing(tmp_path):
     assert report.committed is None
     assert report.result["rewritten_data_files_count"] == 0
     assert action.state().metadata == state.metadata
+
+
+def test_recorded_rewrite_after_a_partition_field_was_dropped(tmp_path):
+    """Files of both older specs go into one group of the new one, and one file for each of its partitions."""
+    case = unpack("spec_evolution_v2", tmp_path)
+    Recorded(case, "03_rewrite_data_files_where_eu").run()
+    operations = HadoopTableOperations(LocalStorage(), str(case.table))
+    base = operations.refresh()
+    fields = tuple(field for field in base.metadata.spec.fields if field.name != "region")
+    specs = (*base.metadata.partition_specs, PartitionSpec(3, fields))
+    operations.commit(base, attrs.evolve(base.metadata, partition_specs=specs, default_spec_id=3))
+    action = Recorded(case, "04_rewrite_data_files_after_drop_field_chained")
+    report = action.run()
+    expected, after = action.expected["result"][0], action.state()
+    sizes = {"rewritten_bytes_count"}
+    assert {k: v for k, v in report.result.items() if k not in sizes} == {
+        k: v for k, v in expected.items() if k not in sizes
+    }
+    assert summaries(new_snapshots(action, after), NOT_COMPARED) == summaries(
+        action.expected["diff"]["new_snapshots"], NOT_COMPARED
+    )
+    assert manifests(after) == Counter(
+        tuple(m.get(n) or 0 for n in COUNTS) for m in action.expected["diff"]["manifests_after"]
+    )
+    assert_rows(action, after)
 
 
 HINTS = {
