@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from faults import Crash, FaultyStorage, WrappedStorage
+from faults import Crash, FaultyStorage, HookedStorage
 from hudi_cases import data_files
 from hudi_mdt_cases import CASES, NOW_MS, MdtCase, content, lay_out, without_hudis_slips
 
@@ -19,9 +19,8 @@ from lakemeta.hudi.metadata_table.update import CleanedPartition
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from lakemeta.report import Outcome
     from lakemeta.storage import Storage
 
 OPTIONS = {
@@ -37,24 +36,20 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> MdtCase:
     return lay_out(request.param, tmp_path)
 
 
-class Meanwhile(WrappedStorage):
-    """Lets somebody ``act`` once the first data files are deleted, and keeps what ``reads`` came before and after."""
+class Meanwhile(HookedStorage):
+    """Lets somebody ``act`` right before the first data files are deleted; keeps what was read before and after it."""
 
     def __init__(self, act: Callable[[], object]) -> None:
-        super().__init__(LocalStorage())
+        super().__init__(LocalStorage(), self._look)
         self.act, self.acted = act, False
         self.reads: dict[bool, list[str]] = {False: [], True: []}
 
-    def read(self, path: str) -> bytes:
-        self.reads[self.acted].append(path)
-        return super().read(path)
-
-    def delete_many(self, paths: Sequence[str]) -> list[Outcome]:
-        outcomes = super().delete_many(paths)
-        if not self.acted:
+    def _look(self, name: str, path: str) -> None:
+        if name == "read":
+            self.reads[self.acted].append(path)
+        elif name == "delete_many" and not self.acted:
             self.acted = True
             self.act()
-        return outcomes
 
 
 def options(case: MdtCase) -> dict[str, str]:
