@@ -63,7 +63,8 @@ def _ticks(array: pa.Array) -> pa.Array:
 
 
 def _to_type(numbers: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return numbers.cast(pa.int32() if wanted.bit_width == 32 else pa.int64()).view(wanted)
+    """Numbers in the width of a type; those beyond it wrap, as in Java."""
+    return numbers.cast(pa.int32() if wanted.bit_width == 32 else pa.int64(), safe=False).view(wanted)
 
 
 def _floor_divide(numbers: pa.Array, by: int) -> pa.Array:

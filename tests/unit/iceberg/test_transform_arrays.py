@@ -17,7 +17,7 @@ from lakemeta.iceberg.transforms import Transform, fits
 
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     t.INT: st.integers(-(2**31), 2**31 - 1),
-    t.LONG: st.integers(-(2**60), 2**60),
+    t.LONG: st.integers(-(2**63), 2**63 - 1),
     t.DATE: st.integers(-700_000, 2_900_000),
     t.TIME: st.integers(0, 86_400_000_000 - 1),
     t.TIMESTAMP: st.integers(-60_000_000_000_000_000, 250_000_000_000_000_000),
@@ -33,6 +33,13 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
 }
 NAMES = ("identity", "void", "bucket[16]", "truncate[10]", "year", "month", "day", "hour")
 FITTING = [(name, kind) for name in NAMES for kind in VALUES if fits(Transform.parse(name), kind)]
+
+
+def test_the_least_numbers_wrap() -> None:
+    """As they do in Java: their truncation is a great number."""
+    for kind, least in ((t.INT, -(2**31)), (t.LONG, -(2**63))):
+        out = transform_array(Transform.parse("truncate[10]"), kind, pa.array([least, -1], arrow_type(kind)))
+        assert out.to_pylist() == [-least - 2, -10]
 
 
 @pytest.mark.parametrize(("name", "kind"), FITTING, ids=str)
