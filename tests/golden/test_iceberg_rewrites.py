@@ -138,7 +138,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize(("name", "action"), recorded_actions())
 def test_a_rewrite_keeps_every_row_and_measures_files_as_iceberg_does(cases: Any, name: str, action: str) -> None:
-    """New files and untouched ones hold the table's rows; a group that Iceberg made one file of has its metrics."""
+    """New files and untouched ones hold the table's rows; new ones are as many, with the metrics of Iceberg's."""
     expected = dict(actions(name))[action]
     rewritten = Rewritten(cases(name), expected)
     if rewritten.metadata.properties.get("write.format.default", "parquet") != "parquet":
@@ -158,9 +158,10 @@ def compare_metrics(
 ) -> None:
     added = expected["diff"]["data_files_added"]
     files = [f for r in results for f in r.files]
-    if any(g.expected_outputs != 1 for g in groups) or len(added) != len(files):
-        return
+    assert len(files) == len(added)
     if any(f["file_format"] != "PARQUET" for f in added):
+        return
+    if rewritten.sorts and any(g.expected_outputs != 1 for g in groups):  # cut by a sample that Spark draws by chance
         return
     assert sorted(map(measured, files), key=str) == sorted(map(recorded, added), key=str)
 
