@@ -58,7 +58,7 @@ def main() -> None:
         recorder = Recorder(engine, given.out.resolve())
         for seed in range(given.seed, given.seed + given.tables):
             record(recorder, seed, given.plans, written=given.written)
-    shutil.rmtree(scratch)
+    shutil.rmtree(scratch, ignore_errors=True)  # Spark may still be clearing up after itself
     print(f"{recorder.recorded} tables in {given.out}")
 
 
