@@ -60,6 +60,15 @@ class _Piece:
     bounds: Mapping[tuple[str, ...], tuple[bytes, bytes]]
 
 
+@attrs.frozen
+class _RowGroup:
+    """A row group that is being encoded; ``bytes`` is what it takes as a table."""
+
+    rows: int
+    bytes: int
+    pieces: Sequence[Future[_Piece]]
+
+
 def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
     """Open a file for reading; raises what pyarrow raises (ArrowInvalid, OSError) if it is not Parquet."""
     data = pa.BufferReader(source) if isinstance(source, bytes) else source
@@ -89,7 +98,7 @@ def row_group_middles(file: pq.ParquetFile) -> tuple[tuple[int, int], ...]:
 
 
 class ParquetWriter:
-    """Writes one file, row group by row group; at most two row groups are held, the one being encoded too.
+    """Writes one file, row group by row group. What is being encoded is held until it is settled.
 
     ``pool`` encodes; None encodes on the calling thread. The caller closes the sink, and removes the file if
     anything is raised.
@@ -106,7 +115,7 @@ class ParquetWriter:
         self._footer = thrift.loads(_footer(_encode_table(schema.empty_table(), self._settings)))
         self._leaves = leaf_columns(self._footer)
         self._settings = _settings(options, [".".join(leaf.path) for leaf in self._leaves])
-        self._pending: deque[tuple[int, list[Future[_Piece]]]] = deque()
+        self._pending: deque[_RowGroup] = deque()
         self._groups: list[thrift.Struct] = []
         self._chunks: list[list[ColumnStats]] = [[] for _ in self._leaves]
         self._sink.write(MAGIC)
@@ -114,20 +123,24 @@ class ParquetWriter:
         self.rows = self.rows_encoded = 0
 
     def write(self, table: pa.Table) -> None:
-        """Append one row group.
+        """Append one row group, and begin to encode it.
 
-        ``bytes_written`` and ``rows_encoded`` leave out the row group that is being encoded.
+        ``bytes_written`` and ``rows_encoded`` leave it out until it is settled.
         """
         if table.num_rows:
             self.rows += table.num_rows
-            self._pending.append((table.num_rows, [self._submit(bundle) for bundle in _bundles(table)]))
-        if len(self._pending) > 1:
-            self._join(*self._pending.popleft())
+            pieces = [self._submit(bundle) for bundle in _bundles(table)]
+            self._pending.append(_RowGroup(table.num_rows, table.nbytes, pieces))
+
+    def settle(self, held: int = 0) -> None:
+        """Wait for row groups, oldest first, until one is left or all that are take ``held`` bytes as tables."""
+        while len(self._pending) > 1 and sum(group.bytes for group in self._pending) > held:
+            self._join(self._pending.popleft())
 
     def close(self) -> FileStats:
         """Write the rest and the footer."""
         while self._pending:
-            self._join(*self._pending.popleft())
+            self._join(self._pending.popleft())
         footer = thrift.dumps(with_content(self._footer, self._groups, self.rows, self._key_values))
         self._sink.write(footer + struct.pack("<I", len(footer)) + MAGIC)
         return FileStats(
@@ -139,9 +152,9 @@ class ParquetWriter:
 
     def abandon(self) -> None:
         """Forget what is pending; the file is unusable."""
-        for _, futures in self._pending:
-            for future in futures:
-                future.cancel()
+        for group in self._pending:
+            for piece in group.pieces:
+                piece.cancel()
         self._pending.clear()
 
     def _submit(self, bundle: pa.Table) -> Future[_Piece]:
@@ -151,18 +164,18 @@ class ParquetWriter:
         done.set_result(_encode(bundle, self._settings))
         return done
 
-    def _join(self, rows: int, futures: Sequence[Future[_Piece]]) -> None:
-        pieces = [future.result() for future in futures]
+    def _join(self, encoding: _RowGroup) -> None:
+        pieces = [piece.result() for piece in encoding.pieces]
         start = self.bytes_written
         for piece in pieces:
             shift(piece.row_group, self.bytes_written - len(MAGIC))
             self._sink.write(piece.body)
             self.bytes_written += len(piece.body)
-        self.rows_encoded += rows
+        self.rows_encoded += encoding.rows
         group = join_columns(
             [piece.row_group for piece in pieces],
             self._schema.names,
-            rows=rows,
+            rows=encoding.rows,
             start=start,
             size=self.bytes_written - start,
             ordinal=len(self._groups),

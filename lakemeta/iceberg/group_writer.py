@@ -142,8 +142,8 @@ class GroupWriter:
                 self._end_row_group()
 
     def end_file(self) -> None:
-        """Rows to come go into a new file. The last row group is encoded while they are read."""
-        self._end_row_group()
+        """Rows to come go into a new file. The last row groups are encoded while they are read."""
+        self._end_row_group(self._limits.row_group_memory * 5 // 4)
         self._rollover.file_ended()
         if self._open is not None:
             self._finish()
@@ -166,14 +166,19 @@ class GroupWriter:
                 with suppress(OSError, StorageError):  # the failure that brought us here may go on
                     file.sink.close()
 
-    def _end_row_group(self) -> None:
+    def _end_row_group(self, encoding: int = 0) -> None:
+        """``encoding`` bytes may be left to be encoded, even if that is more than one row group."""
         if not self._held_rows:
             return
         writer = (self._open or self._start_file()).writer
         writer.write(pa.concat_tables(self._held))
         self._held, self._held_rows, self._held_bytes = [], 0, 0
         self._finish()
+        writer.settle(encoding)
         self._rollover.row_group_ended()
+        self._learn_from(writer)
+
+    def _learn_from(self, writer: ParquetWriter) -> None:
         if writer.rows_encoded:
             self._rollover.bytes_per_row = max(0.01, writer.bytes_written / writer.rows_encoded)
 
@@ -191,6 +196,7 @@ class GroupWriter:
             return
         file = self._ending
         stats = file.writer.close()
+        self._learn_from(file.writer)
         self._ending = None
         self._close(file.sink)
         self.files.append(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -33,13 +32,16 @@ from lakemeta.iceberg.scan_tasks import FileSplit, Packing, scan_tasks
 from lakemeta.iceberg.schema import Schema, name_mapping_from_json
 from lakemeta.iceberg.sort_columns import sort_columns
 from lakemeta.iceberg.transform_arrays import python_values
+from lakemeta.row_sort import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO
 
+    from lakemeta.iceberg.datafile_reader import FilePart
     from lakemeta.iceberg.manifest import DataFile
     from lakemeta.iceberg.metadata import TableMetadata
+    from lakemeta.iceberg.projection import Projection
     from lakemeta.iceberg.rewrite import RewriteGroup
     from lakemeta.iceberg.row_order import RowOrder
     from lakemeta.iceberg.scan import FileScanTask
@@ -91,6 +93,15 @@ class RewrittenGroup:
     files: tuple[DataFile, ...]
     rows_read: int
     rows_deleted: int
+
+
+@attrs.frozen
+class _Input:
+    """A part of an input, open, and the way from its batches to those of the output schema."""
+
+    plan: Projection
+    part: FilePart
+    batches: Iterable[pa.RecordBatch]
 
 
 def rewrite_group(
@@ -198,15 +209,28 @@ class _Rewrite:
 
     def _rows(self, splits: Sequence[FileSplit]) -> Iterator[pa.RecordBatch]:
         """The live rows of parts of inputs, in terms of the output schema."""
-        fetch = partial(_fetch, self.job.storage)
-        for split, data in LocalExecutor(_FETCHERS).map_batches(fetch, splits, batch_size=1):
+        for split, opened in LocalExecutor(_FETCHERS).map_batches(self._fetch, splits, batch_size=1):
             with ExitStack() as stack:
-                if data is None:
+                if opened is None:
                     stream = stack.enter_context(self._open_input(split.task.data_file.file_path))
-                yield from self._rows_of(split, stream if data is None else data)
+                yield from self._rows_of(split, self._open(split, stream) if opened is None else opened)
 
-    def _rows_of(self, split: FileSplit, source: BinaryIO | bytes) -> Iterator[pa.RecordBatch]:
-        task, file = split.task, split.task.data_file
+    def _fetch(self, splits: Sequence[FileSplit]) -> Iterable[tuple[FileSplit, _Input | None]]:
+        """Small files whole, so that they come while earlier ones are worked on; large ones are streamed later.
+
+        Rows that streaming would hold at once anyhow are decoded here too.
+        """
+        for split in splits:
+            if split.task.length > _READ_WHOLE:
+                yield split, None
+                continue
+            file = split.task.data_file
+            opened = self._open(split, self.job.storage.read(self._path(file.file_path)))
+            few = file.record_count <= BATCH_ROWS
+            yield split, attrs.evolve(opened, batches=list(opened.batches)) if few else opened
+
+    def _open(self, split: FileSplit, source: BinaryIO | bytes) -> _Input:
+        file = split.task.data_file
         opened = open_data_file(file.file_format, source, file.file_path)
         plan = projection(
             opened.schema,
@@ -215,11 +239,15 @@ class _Rewrite:
             constants=_identity_values(self.metadata.specs_by_id.get(file.spec_id), file.partition),
             name_mapping=self.name_mapping,
         )
+        part = WHOLE if split.is_whole else opened.part(split.start, split.end, split.task.length, file.record_count)
+        return _Input(plan, part, opened.read(plan.columns, part))
+
+    def _rows_of(self, split: FileSplit, opened: _Input) -> Iterator[pa.RecordBatch]:
+        task, file, part = split.task, split.task.data_file, opened.part
         lineage = Lineage(file.first_row_id, task.sequence_number) if self.has_lineage else None
-        part = WHOLE if split.is_whole else opened.part(split.start, split.end, task.length, file.record_count)
         position = part.first_row
-        for raw in opened.read(plan.columns, part):
-            batch = self._without_deleted(plan.apply(raw, position, lineage), position, task)
+        for raw in opened.batches:
+            batch = self._without_deleted(opened.plan.apply(raw, position, lineage), position, task)
             position += raw.num_rows
             if batch.num_rows:
                 yield batch
@@ -290,14 +318,6 @@ class _Rewrite:
 
     def _read_range(self, location: str, start: int, length: int) -> bytes:
         return self.job.storage.read_range(self._path(location), start, length)
-
-
-def _fetch(storage: Storage, splits: Sequence[FileSplit]) -> Iterable[tuple[FileSplit, bytes | None]]:
-    """Small files whole, so that they come while earlier ones are worked on; large ones are streamed later."""
-    for split in splits:
-        task = split.task
-        small = task.length <= _READ_WHOLE
-        yield split, storage.read(store_path(storage.scheme, task.data_file.file_path)) if small else None
 
 
 def _with_dropped(schema: Schema, keys: dict[int, NestedField]) -> Schema:

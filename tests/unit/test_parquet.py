@@ -45,6 +45,7 @@ def write(
 def finish(writer: ParquetWriter, tables: Sequence[pa.Table], sink: io.BytesIO) -> tuple[bytes, FileStats]:
     for table in tables:
         writer.write(table)
+        writer.settle()
     stats = writer.close()
     return sink.getvalue(), stats
 
