@@ -15,6 +15,7 @@ Rules of this module:
 from __future__ import annotations
 
 import pickle
+import signal
 import threading
 import time
 import uuid
@@ -63,6 +64,7 @@ class SparkExecutor:
         self._context = context_of(spark_or_sc)
         self._parallelism = parallelism
         self._owned = False
+        self._interrupt: Any = None  # who handled Ctrl-C before Spark started
         self.nearby = LocalExecutor()  # for what is not worth a job, such as reading a timeline
 
     @classmethod
@@ -70,9 +72,10 @@ class SparkExecutor:
         cls, master: str | None = None, conf: Mapping[str, str] | None = None, parallelism: int | None = None
     ) -> Self:
         """An executor on the context of this process, or on one that is started here and stopped by :meth:`close`."""
+        interrupt = signal.getsignal(signal.SIGINT)
         context, owned = find_or_start(master, conf or {})
         executor = cls(context, parallelism)
-        executor._owned = owned
+        executor._owned, executor._interrupt = owned, interrupt
         return executor
 
     def close(self) -> None:
@@ -80,6 +83,8 @@ class SparkExecutor:
         if self._owned:
             self._owned = False
             self._context.stop()
+            if self._interrupt is not None and threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, self._interrupt)  # PySpark's would fail for want of a running Spark
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ nothing changed; 4 partly done; 5 commit state unknown, nothing deleted.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import click
@@ -49,6 +50,7 @@ def main() -> None:
     """Run the command line and exit with the code that the module text names."""
     if sys.platform == "linux":  # buffers that grow are moved, not copied: a fifth of the CPU time of a rewrite
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler that stops us is a person's Ctrl-C
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as done:

@@ -315,7 +315,9 @@ def test_a_session_of_the_caller_is_never_stopped() -> None:
     """Only what an executor has started it stops; a session, its context and a second executor share one Spark."""
     from pyspark.sql import SparkSession
 
+    interrupt = signal.getsignal(signal.SIGINT)
     for owner in spark(THREADS):
+        assert signal.getsignal(signal.SIGINT) is not interrupt
         session = SparkSession(owner._context)
         for given in (session, owner._context):
             with SparkExecutor(given) as guest:
@@ -325,6 +327,7 @@ def test_a_session_of_the_caller_is_never_stopped() -> None:
         with pytest.raises(OptionError, match=r"with another spark\.master"):
             make_executor("local[7]")
         assert list(owner.map_batches(squares, [4], batch_size=1)) == [16]
+    assert signal.getsignal(signal.SIGINT) is interrupt
     with pytest.raises(ExecutorError, match="has been stopped"):
         list(guest.map_batches(squares, [2], batch_size=1))
 

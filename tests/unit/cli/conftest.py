@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,8 +37,10 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     def call(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["lakemeta", *map(str, arguments)])
         capsys.readouterr()
+        terminated = signal.getsignal(signal.SIGTERM)
         with pytest.raises(SystemExit) as exited:
             main()
+        signal.signal(signal.SIGTERM, terminated)
         out, err = capsys.readouterr()
         assert "Traceback" not in out + err
         return Result(exited.value.code or 0, out, err)

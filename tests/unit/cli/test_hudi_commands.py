@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -207,11 +209,15 @@ def test_partly_done(run: Run, table: TableFiles, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operation", ["create", "delete_many", "delete_tree"])
-def test_interrupted(run: Run, table: TableFiles, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
-    """Ctrl-C in the middle says so in one sentence, and the same command goes on."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(
+    run: Run, table: TableFiles, monkeypatch: pytest.MonkeyPatch, operation: str, number: signal.Signals
+) -> None:
+    """Ctrl-C, or a scheduler's signal, in the middle says so in one sentence, and the same command goes on."""
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
+        time.sleep(0.2)  # on a thread of the executor: until the main one has been stopped
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalStorage, operation, interrupt)
