@@ -38,6 +38,7 @@ from lakemeta.parquet_footer import (
     shift,
     with_content,
 )
+from lakemeta.parquet_pages import PageIndex, cut_off, page_indexes
 from lakemeta.row_sort import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -52,12 +53,13 @@ _SAMPLE_ROWS: Final = 1024
 
 @attrs.frozen
 class _Piece:
-    """An encoded column bundle: everything between magic and footer, and the footer's row group."""
+    """An encoded column bundle: its bytes behind the magic, and what the footer and the page indexes say of them."""
 
     body: memoryview
     row_group: thrift.Struct
     nans: Mapping[tuple[str, ...], int]
     bounds: Mapping[tuple[str, ...], tuple[bytes, bytes]]
+    pages: Mapping[tuple[str, ...], PageIndex]
 
 
 @attrs.frozen
@@ -117,6 +119,7 @@ class ParquetWriter:
         self._settings = _settings(options, [".".join(leaf.path) for leaf in self._leaves])
         self._pending: deque[_RowGroup] = deque()
         self._groups: list[thrift.Struct] = []
+        self._pages: list[Mapping[tuple[str, ...], PageIndex]] = []
         self._chunks: list[list[ColumnStats]] = [[] for _ in self._leaves]
         self._sink.write(MAGIC)
         self.bytes_written = len(MAGIC)
@@ -141,11 +144,13 @@ class ParquetWriter:
         """Write the rest and the footer."""
         while self._pending:
             self._join(self._pending.popleft())
+        indexes = page_indexes(zip(self._groups, self._pages, strict=True), self.bytes_written)
         footer = thrift.dumps(with_content(self._footer, self._groups, self.rows, self._key_values))
-        self._sink.write(footer + struct.pack("<I", len(footer)) + MAGIC)
+        end = indexes + footer + struct.pack("<I", len(footer)) + MAGIC
+        self._sink.write(end)
         return FileStats(
             rows=self.rows,
-            size=self.bytes_written + len(footer) + 8,
+            size=self.bytes_written + len(end),
             split_offsets=tuple(map(row_group_offset, self._groups)),
             columns=tuple(map(column_stats, self._leaves, self._chunks)),
         )
@@ -167,8 +172,11 @@ class ParquetWriter:
     def _join(self, encoding: _RowGroup) -> None:
         pieces = [piece.result() for piece in encoding.pieces]
         start = self.bytes_written
+        pages: dict[tuple[str, ...], PageIndex] = {}
         for piece in pieces:
-            shift(piece.row_group, self.bytes_written - len(MAGIC))
+            distance = self.bytes_written - len(MAGIC)
+            shift(piece.row_group, distance)
+            pages.update((path, index.moved(distance)) for path, index in piece.pages.items())
             self._sink.write(piece.body)
             self.bytes_written += len(piece.body)
         self.rows_encoded += encoding.rows
@@ -181,6 +189,7 @@ class ParquetWriter:
             ordinal=len(self._groups),
         )
         self._groups.append(group)
+        self._pages.append(pages)
         nans = {path: count for piece in pieces for path, count in piece.nans.items()}
         bounds = {path: both for piece in pieces for path, both in piece.bounds.items()}
         for i, (_, chunk) in enumerate(column_chunks(group)):
@@ -201,13 +210,13 @@ def _bundles(table: pa.Table) -> list[pa.Table]:
 def _encode(table: pa.Table, settings: Mapping[str, Any]) -> _Piece:
     data = _encode_table(table, settings)
     row_group = row_groups(thrift.loads(_footer(data)))[0]
-    body = memoryview(data)[len(MAGIC) : len(data) - 8 - _footer_length(data)]
+    pages, end = cut_off(data, row_group, len(data) - 8 - _footer_length(data))
     nans: dict[tuple[str, ...], int] = {}
     strings: dict[tuple[str, ...], pa.ChunkedArray] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         _count_nans((name,), column, nans)
         _byte_columns((name,), column, strings)
-    return _Piece(body, row_group, nans, _missing_bounds(row_group, strings))
+    return _Piece(data[len(MAGIC) : end], row_group, nans, _missing_bounds(row_group, strings), pages)
 
 
 def _encode_table(table: pa.Table, settings: Mapping[str, Any]) -> memoryview:
@@ -248,6 +257,7 @@ def _settings(options: WriteOptions, leaves: Sequence[str]) -> dict[str, Any]:
         "data_page_size": options.page_bytes,
         "dictionary_pagesize_limit": options.dictionary_bytes,
         "store_schema": False,
+        "write_page_index": True,
         "store_decimal_as_integer": True,
     }
     if leaves:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 512 * 1024 * 1024
 _READ_WHOLE: Final = 16 * 1024 * 1024  # a file up to this size is fetched in one request, ahead of its turn
+_DECODE_AHEAD: Final = 4 * 1024 * 1024  # and up to this size decoded too, if it is one batch
 _FETCHERS: Final = 2
 _MOST_THREADS: Final = 8  # two row groups of four bundles are encoded at a time
 _PACKING: Final = Packing()
@@ -216,17 +217,14 @@ class _Rewrite:
                 yield from self._rows_of(split, self._open(split, stream) if opened is None else opened)
 
     def _fetch(self, splits: Sequence[FileSplit]) -> Iterable[tuple[FileSplit, _Input | None]]:
-        """Small files whole, so that they come while earlier ones are worked on; large ones are streamed later.
-
-        Rows that streaming would hold at once anyhow are decoded here too.
-        """
+        """Small files whole, so that they come while earlier ones are worked on; large ones are streamed later."""
         for split in splits:
             if split.task.length > _READ_WHOLE:
                 yield split, None
                 continue
             file = split.task.data_file
             opened = self._open(split, self.job.storage.read(self._path(file.file_path)))
-            few = file.record_count <= BATCH_ROWS
+            few = file.record_count <= BATCH_ROWS and split.task.length <= _DECODE_AHEAD
             yield split, attrs.evolve(opened, batches=list(opened.batches)) if few else opened
 
     def _open(self, split: FileSplit, source: BinaryIO | bytes) -> _Input:

@@ -155,6 +155,17 @@ def test_a_partition_filter_finds_the_rewritten_files(engine):
         assert found == [{"n": count}], condition
 
 
+def test_a_reader_skips_pages_by_our_page_index(engine):
+    """Spark's own Parquet reader, which believes the page index, finds the rows of a filter in a file of many pages."""
+    create(engine, "pages", 2, **{"write.parquet.page-row-limit": "7"})
+    rewrite(engine, "pages", rewrite_all="true")
+    (file,) = engine.sql("SELECT file_path FROM ice.db.pages.files")
+    found = engine.sql(
+        f"SELECT id, p, s.b FROM parquet.`{file['file_path']}` WHERE id BETWEEN 33 AND 36 AND v > 16.5 ORDER BY id"
+    )
+    assert [(row["id"], row["p"], row["b"]) for row in found] == [(n, f"p{n % 3}", str(n)) for n in (34, 35, 36)]
+
+
 def test_partial_progress_makes_one_snapshot_a_commit(engine):
     """Each commit of partial progress is a snapshot of its own that the engine can travel to."""
     create(engine, "partial", 2, "p")
