@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
-from lakemeta.cli.output import remark, show_plan, show_report, show_scheduled
+from lakemeta.cli.output import show_plan, show_report, show_scheduled
+from lakemeta.cli.steps import PARTLY_DONE, assume_single_writer_option, confirm, out_option, present
 from lakemeta.errors import OptionError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lakemeta.cli.options import Common
     from lakemeta.hudi import HudiTable
     from lakemeta.plan import Plan
 
-PARTLY_DONE = 4
-assume_single_writer_option = click.option(
-    "--assume-single-writer", is_flag=True, help="Go ahead without a lock that lakemeta cannot take."
-)
 _listing = click.option(
     "--listing",
     type=click.Choice(["auto", "metadata", "storage"]),
@@ -33,7 +31,7 @@ _listing = click.option(
 @click.command("clean")
 @click.argument("table_url", metavar="TABLE")
 @click.option("--explain", is_flag=True, help="Also name every file that stays, and why.")
-@click.option("--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file.")
+@out_option
 @_listing
 @planning_options
 @common_options
@@ -49,11 +47,7 @@ def plan_clean(
 ) -> None:
     """Plan a clean of a Hudi table: which old file versions would be deleted."""
     _, plan = _plan(table_url, settings, now, common, listing, explain=explain)
-    if out is not None:
-        save_plan(plan, out)
-    show_plan(plan, common.output, explain=explain)
-    if out is not None:
-        remark(f"plan saved to {out}", quiet=common.quiet)
+    present(plan, out, common, explain=explain)
 
 
 @click.command()
@@ -129,32 +123,10 @@ def apply_plan(
         sys.exit(PARTLY_DONE)
 
 
-def save_plan(plan: Plan, out: Path) -> None:
-    """Write the plan file; raises OptionError if it cannot be written."""
-    try:
-        with out.open("w", encoding="utf-8") as file:
-            file.writelines(plan.to_lines())
-    except OSError as error:
-        raise OptionError(f"the plan cannot be written to {out}: {error.strerror}") from None
-
-
 def needs_apply(plan: Plan) -> bool:
     """True if applying the plan changes the table."""
     facts = plan.header.facts
     return not plan.is_empty or any(facts.get(name) for name in ("empty_clean", "pending_cleans", "failed_writes"))
-
-
-def confirm(common: Common, *, yes: bool) -> None:
-    """Ask on a terminal; without one, raise OptionError unless ``--yes`` was given."""
-    if yes:
-        return
-    if common.output != "text":
-        raise OptionError(f"nothing was changed: --output {common.output} asks nobody; give --yes to go ahead")
-    if not sys.stdin.isatty():
-        raise OptionError("nothing was changed: there is no terminal to ask on; give --yes to go ahead")
-    if not click.confirm("Go ahead?", err=True):
-        click.echo("lakemeta: nothing was changed", err=True)
-        raise click.exceptions.Exit(1)
 
 
 def _plan(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lakemeta.cli.hudi import confirm, save_plan
 from lakemeta.cli.options import common_options, pairs
-from lakemeta.cli.output import remark, show_plan, show_report
+from lakemeta.cli.output import show_plan, show_report
+from lakemeta.cli.steps import PARTLY_DONE, confirm, out_option, present
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from typing import Any, TypeVar
 
     from lakemeta.cli.options import Common
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from lakemeta.plan import Plan
 
     F = TypeVar("F", bound=Callable[..., Any])
-
-_PARTLY_DONE = 4
 
 
 def _rewrite_options(command: F) -> F:
@@ -41,7 +39,7 @@ def _rewrite_options(command: F) -> F:
 
 @click.command("rewrite-data-files")
 @click.argument("table_url", metavar="TABLE")
-@click.option("--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file.")
+@out_option
 @_rewrite_options
 @common_options
 def plan_rewrite(
@@ -49,11 +47,7 @@ def plan_rewrite(
 ) -> None:
     """Plan which small, large or deleted-from data files of an Iceberg table would be rewritten together."""
     _, plan = _plan(table_url, settings, where, common)
-    if out is not None:
-        save_plan(plan, out)
-    show_plan(plan, common.output)
-    if out is not None:
-        remark(f"plan saved to {out}", quiet=common.quiet)
+    present(plan, out, common)
 
 
 @click.command("rewrite-data-files")
@@ -88,7 +82,7 @@ def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
         report = table.apply(plan, executor=common.elsewhere(), on_progress=tell)
     show_report(report, common.output)
     if not report.complete:
-        sys.exit(_PARTLY_DONE)
+        sys.exit(PARTLY_DONE)
 
 
 def _plan(table_url: str, settings: tuple[str, ...], where: str | None, common: Common) -> tuple[IcebergTable, Plan]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lakemeta.cli.hudi import PARTLY_DONE, assume_single_writer_option, confirm, save_plan
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
-from lakemeta.cli.output import remark, show_plan, show_report
+from lakemeta.cli.output import show_plan, show_report
+from lakemeta.cli.steps import PARTLY_DONE, assume_single_writer_option, confirm, out_option, present
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lakemeta.cli.options import Common
     from lakemeta.hudi import HudiTable
     from lakemeta.plan import Plan
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("rollback")
 @click.argument("table_url", metavar="TABLE")
 @click.option("--explain", is_flag=True, help="Also name the log files whose blocks are undone.")
-@click.option("--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file.")
+@out_option
 @planning_options
 @common_options
 def plan_rollback(
@@ -29,11 +30,7 @@ def plan_rollback(
 ) -> None:
     """Plan to roll back the failed writes of a Hudi table: which of their files would be deleted."""
     _, plan = _plan(table_url, settings, now, common, explain=explain)
-    if out is not None:
-        save_plan(plan, out)
-    show_plan(plan, common.output, explain=explain)
-    if out is not None:
-        remark(f"plan saved to {out}", quiet=common.quiet)
+    present(plan, out, common, explain=explain)
 
 
 @click.command()

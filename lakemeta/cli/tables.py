@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakemeta.cli.hudi import apply_plan, assume_single_writer_option
+from lakemeta.cli.hudi import apply_plan
 from lakemeta.cli.iceberg import apply_plan as apply_iceberg_plan
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
+from lakemeta.cli.steps import assume_single_writer_option
 from lakemeta.errors import OptionError, TableNotFoundError, UnsupportedFeatureError
 from lakemeta.plan import Plan
 
