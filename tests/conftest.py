@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytest.register_assert_rewrite("contract.storage_contract", "contract.executor_contract")
 
@@ -23,3 +29,11 @@ def nobody_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     if "engine" in request.keywords:
         return
     monkeypatch.setattr("lakemeta.hudi.load._WAITS", (0.0,), raising=False)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C is heard: a shell switches it off for what it starts in the background, and PySpark puts its own there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before or signal.SIG_DFL)

@@ -208,6 +208,7 @@ def test_partly_done(run: Run, table: TableFiles, tmp_path: Path) -> None:
     assert not result.err
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("operation", ["create", "delete_many", "delete_tree"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(

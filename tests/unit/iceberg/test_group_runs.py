@@ -69,6 +69,7 @@ def test_a_group_that_fails_counts_as_ended(small):
     assert heard[-1] == Progress(2, 2, plan.bytes, plan.bytes)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("threads", ["1", "5"])
 def test_ctrl_c_stops_groups_under_way_and_leaves_nothing_of_them(small, threads):
     """A person who interrupts does not wait for the end of a big group, and finds no file of it; the next run works."""
