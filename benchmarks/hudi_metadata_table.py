@@ -6,8 +6,9 @@
 Best of ``--repeat`` runs. "write" encodes the records of a clean that deletes every file, as one log file;
 "read" merges a base file of that many live files with that log on top; "list" is the base file alone.
 
-With ``--listing`` a cold process each reads base files of so many files, 250 a partition, and holds the whole listing:
-seconds, time a file beside that of the first size, and the peak of memory above that of the bare process.
+With ``--listing`` cold processes read base files of so many files, 250 a partition, piece by piece as planning does, or
+only cut them into pieces, as the driver of a cluster does: seconds, time a file beside that of the first size, and the
+peak of memory above that of the bare process.
 """
 
 from __future__ import annotations
@@ -19,15 +20,22 @@ import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lakemeta.hudi.logfile import LogBlock, read_blocks
+from lakemeta.hudi.metadata_table.files import FilesPartition
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
 from lakemeta.hudi.metadata_table.keys import ALL_PARTITIONS
-from lakemeta.hudi.metadata_table.merge import file_listing, layers, merged_records
+from lakemeta.hudi.metadata_table.merge import log_layers
 from lakemeta.hudi.metadata_table.records import RecordSchema, RecordType
 from lakemeta.hudi.metadata_table.update import CleanedPartition, files_update
+from lakemeta.storage.local import LocalStorage
+from lakemeta.storage.remote import MemoryStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 INSTANT = "20260101000000000"
 SCHEMA = RecordSchema(
@@ -47,9 +55,10 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--listing", type=int, nargs="+", metavar="FILES", help="read so many files in cold processes")
     parser.add_argument("--base-file", help=argparse.SUPPRESS)
+    parser.add_argument("--cut", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.base_file is not None:
-        list_base_file(Path(options.base_file))
+        list_base_file(options.base_file, only_cut=options.cut)
     elif options.listing:
         listings(options.listing, options.repeat)
     else:
@@ -67,33 +76,48 @@ def file_names(partitions: int, files: int) -> dict[str, list[str]]:
 
 
 def listings(sizes: list[int], repeat: int) -> None:
-    """One row for each size."""
-    print("| files | base file MB | list s | us a file | to the first size | peak MiB |\n| --- " + "| --- " * 5 + "|")
-    first = None
+    """One row for each size and way."""
+    print("| files | base file MB | what | s | us a file | to the first size | peak MiB |\n| --- " + "| --- " * 6 + "|")
+    first: dict[str, float] = {}
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "base.hfile")
             path.write_bytes(base_file(file_names(size // 250, 250)))
-            words = [sys.executable, __file__, "--base-file", str(path)]
-            told = [subprocess.run(words, capture_output=True, text=True, check=True).stdout for _ in range(repeat)]
             megabytes = path.stat().st_size / 1e6
-        seconds = min(float(line.split()[0]) for line in told)
-        peak = max(float(line.split()[1]) for line in told)
-        a_file = seconds / size * 1e6
-        first = first or a_file
-        print(
-            f"| {size} | {megabytes:.0f} | {seconds:.2f} | {a_file:.2f} | {a_file / first:.2f}x | {peak:.0f} |",
-            flush=True,
-        )
+            for what, words in (("read", ()), ("cut", ("--cut",))):
+                seconds, peak = cold(path, words, repeat)
+                a_file = seconds / size * 1e6
+                ratio = a_file / first.setdefault(what, a_file)
+                row = (
+                    size,
+                    f"{megabytes:.0f}",
+                    what,
+                    f"{seconds:.2f}",
+                    f"{a_file:.2f}",
+                    f"{ratio:.2f}x",
+                    f"{peak:.0f}",
+                )
+                print("| " + " | ".join(map(str, row)) + " |", flush=True)
 
 
-def list_base_file(path: Path) -> None:
-    """Read one base file, and print the seconds and what the peak of memory grew by, in MiB."""
+def cold(path: Path, words: Sequence[str], repeat: int) -> tuple[float, float]:
+    """The best of the seconds and the most of the MiB that processes tell."""
+    command = [sys.executable, __file__, "--base-file", str(path), *words]
+    told = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(repeat)]
+    return min(float(line.split()[0]) for line in told), max(float(line.split()[1]) for line in told)
+
+
+def list_base_file(path: str, *, only_cut: bool) -> None:
+    """Read one base file, or only cut it; print the seconds and what the peak of memory grew by, in MiB."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = perf_counter()
-    listing = file_listing(merged_records(layers((str(path), path.read_bytes()), ())))
+    files = FilesPartition.open(LocalStorage(), path, ())
+    if only_cut:
+        count = sum(len(piece.keys) for piece in files.pieces(files.partitions))
+    else:
+        count = sum(bool(names) for _, names in files.listed(files.partitions))
     seconds = perf_counter() - started
-    assert listing
+    assert count == len(files.live_keys) > 0
     print(seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 
 
@@ -108,11 +132,14 @@ def write_and_read(options: argparse.Namespace) -> None:
         assert update is not None
         return update.encode(SCHEMA, INSTANT, 0)
 
+    storage = MemoryStorage("memory")
+    storage.replace("/base.hfile", base)
+
     def read(log: bytes | None) -> int:
         found = read_blocks(log, "log") if log else ()
         blocks = [("log", block) for block in found if isinstance(block, LogBlock)]
-        listing = file_listing(merged_records(layers(("base", base), blocks)))
-        return sum(len(files) for files in listing.values())
+        files = FilesPartition.open(storage, "/base.hfile", log_layers(blocks))
+        return sum(len(listed) for _, listed in files.listed(files.partitions))
 
     log = write()
     assert read(None) == options.partitions * options.files

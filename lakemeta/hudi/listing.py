@@ -16,7 +16,7 @@ from lakemeta.hudi.filenames import is_partition_metadata
 from lakemeta.paths import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lakemeta.executor import Executor
     from lakemeta.storage import Entry, Storage
@@ -79,17 +79,14 @@ def plan_partitions(
     return executor.map_batches(fn, partitions, batch_size=_BATCH)
 
 
-def plan_listed_files(
-    context: CleanContext,
-    executor: Executor,
-    listing: Mapping[str, Mapping[str, int]],
-    partitions: Iterable[str],
-    *,
-    explain: bool,
+def plan_files(
+    context: CleanContext, explain: bool, partitions: Iterable[tuple[str, Sequence[tuple[str, int]]]]
 ) -> Iterator[PartitionRow]:
-    """Plan these partitions from a listing (partition -> file name -> size in bytes); one it lacks has no files."""
-    items = ((partition, tuple(listing.get(partition, {}).items())) for partition in partitions)
-    return executor.map_batches(partial(_plan_files, context, explain), items, batch_size=_BATCH)
+    """Plan partitions whose files, each (name, size in bytes), are known."""
+    for partition, files in partitions:
+        _check_name(partition, partition)
+        planned = plan_partition(context, partition, files)
+        yield PartitionRow(partition, planned.drop, planned.note, list(_rows(planned, explain)))
 
 
 def find_partitions(storage: Storage, root: str, executor: Executor) -> Iterator[str]:
@@ -165,18 +162,9 @@ def _plan_listed(
         yield _plan(context, partition, list_partition(storage, root, partition), explain)
 
 
-def _plan_files(
-    context: CleanContext, explain: bool, partitions: Sequence[tuple[str, Sequence[tuple[str, int]]]]
-) -> Iterator[PartitionRow]:
-    for partition, files in partitions:
-        _check_name(partition, partition)
-        planned = plan_partition(context, partition, files)
-        yield PartitionRow(partition, planned.drop, planned.note, list(_rows(planned, explain)))
-
-
 def _plan(context: CleanContext, partition: str, entries: Sequence[Entry], explain: bool) -> PartitionRow:
     files = [(entry.name, entry.size) for entry in entries if not entry.is_dir]
-    return next(_plan_files(context, explain, [(partition, files)]))
+    return next(plan_files(context, explain, [(partition, files)]))
 
 
 def _check_name(name: str, partition: str) -> None:

@@ -13,16 +13,18 @@ from lakemeta.hudi.boundary import partitions_touched
 from lakemeta.hudi.clean import DROPPED
 from lakemeta.hudi.decision import Decision, decide
 from lakemeta.hudi.heartbeat import read_heartbeats
-from lakemeta.hudi.listing import PartitionRow, plan_all_partitions, plan_listed_files, plan_partitions
+from lakemeta.hudi.listing import plan_all_partitions, plan_partitions
 from lakemeta.hudi.load import InstantReader, load_state
+from lakemeta.hudi.metadata_listing import Unreadable, plan_listed
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.plan import Delete, DeletePartition, Keep, Operation, Plan, PlanHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+    from collections.abc import Callable, Iterator, Mapping, Sized
 
     from lakemeta.executor import Executor
+    from lakemeta.hudi.listing import PartitionRow
     from lakemeta.hudi.properties import TableConfig
     from lakemeta.hudi.state import TableState
     from lakemeta.storage import Storage
@@ -64,8 +66,7 @@ def plan_clean(
     state, decision = _decided(place, options, now, executor)
     collected = _Collected()
     if decision.nothing is None:
-        listed = _metadata_listing(place, state, collected, listing)
-        collected.add(_rows(place, state, options, decision, executor, listed, explain=explain))
+        collected = _collect(_Search(place, state, options, decision, executor, explain), listing)
     return Plan(_header(place, state, options, decision, collected), collected.operations)
 
 
@@ -128,52 +129,76 @@ class _Collected:
         self.partitions = 0
         self.notes: list[str] = []
 
-    def add(self, rows: Iterable[PartitionRow]) -> None:
-        for row in rows:
-            self.partitions += 1
-            self.operations.extend(_operations(row))
-            if row.note:
-                self.notes.append(row.note)
+    def add(self, row: PartitionRow) -> None:
+        self.partitions += 1
+        self.operations.extend(_operations(row))
+        if row.note:
+            self.notes.append(row.note)
 
 
-def _rows(
-    place: Place,
-    state: TableState,
-    options: CleanOptions,
-    decision: Decision,
-    executor: Executor,
-    listing: Mapping[str, Mapping[str, int]] | None,
-    *,
-    explain: bool,
-) -> Iterator[PartitionRow]:
-    storage, root, context = place.storage, place.root, decision.context
-    if decision.scope.commits is None:
-        if listing is not None:
-            wanted = filter(options.wants, sorted(listing))
-            return plan_listed_files(context, executor, listing, wanted, explain=explain)
-        return plan_all_partitions(storage, root, context, executor, options.wants, explain=explain)
-    reader = InstantReader(storage, f"{root}/{state.config.timeline_folder}", executor)
-    commits = reader.commits(decision.scope.commits)
-    partitions = partitions_touched(commits, copy_on_write=state.config.table_type == "COPY_ON_WRITE")
-    if listing is not None:
-        return plan_listed_files(context, executor, listing, partitions, explain=explain)
-    return plan_partitions(storage, root, context, executor, partitions, explain=explain)
+@attrs.frozen
+class _Search:
+    """What looking for files to delete needs to know."""
+
+    place: Place
+    state: TableState
+    options: CleanOptions
+    decision: Decision
+    executor: Executor
+    explain: bool
+
+    def touched(self) -> list[str] | None:
+        """The partitions that an incremental clean visits, or None for all."""
+        if self.decision.scope.commits is None:
+            return None
+        folder = f"{self.place.root}/{self.state.config.timeline_folder}"
+        commits = InstantReader(self.place.storage, folder, self.executor).commits(self.decision.scope.commits)
+        return partitions_touched(commits, copy_on_write=self.state.config.table_type == "COPY_ON_WRITE")
 
 
-def _metadata_listing(
-    place: Place, state: TableState, collected: _Collected, listing: str
-) -> Mapping[str, Mapping[str, int]] | None:
-    """The listing of the metadata table, or None if storage is to be listed; a fallback leaves a note that says why."""
-    if listing == "storage" or (listing == "auto" and not state.config.has_metadata_table):
-        return None
-    try:
-        table = MetadataTable.open(place.storage, place.root, state.config, state.timeline)
-        return table.listing()
-    except LakemetaError as error:
+def _collect(search: _Search, listing: str) -> _Collected:
+    """Plan from the metadata table or from storage; a fallback from one to the other leaves a note that says why."""
+    touched = search.touched()
+    fallback: list[str] = []
+    if listing == "metadata" or (listing == "auto" and search.state.config.has_metadata_table):
+        found = _from_metadata_table(search, touched)
+        if isinstance(found, _Collected):
+            return found
         if listing == "metadata":
-            raise
-        collected.notes.append(f"storage was listed, because the metadata table cannot be used: {error}")
-        return None
+            raise found
+        fallback.append(f"storage was listed, because the metadata table cannot be used: {found}")
+    collected = _from_storage(search, touched)
+    collected.notes += fallback
+    return collected
+
+
+def _from_metadata_table(search: _Search, touched: list[str] | None) -> _Collected | LakemetaError:
+    """What was planned, or why the metadata table cannot be used."""
+    state, context = search.state, search.decision.context
+    try:
+        files = MetadataTable.open(search.place.storage, search.place.root, state.config, state.timeline).files()
+    except LakemetaError as error:
+        return error
+    partitions = filter(search.options.wants, files.partitions) if touched is None else touched
+    collected = _Collected()
+    rows = plan_listed(files, context, search.executor, partitions, explain=search.explain)
+    for row in rows:
+        if isinstance(row, Unreadable):
+            return row.error
+        collected.add(row)
+    return collected
+
+
+def _from_storage(search: _Search, touched: list[str] | None) -> _Collected:
+    where = search.place.storage, search.place.root, search.decision.context, search.executor
+    if touched is None:
+        rows = plan_all_partitions(*where, search.options.wants, explain=search.explain)
+    else:
+        rows = plan_partitions(*where, touched, explain=search.explain)
+    collected = _Collected()
+    for row in rows:
+        collected.add(row)
+    return collected
 
 
 def _operations(row: PartitionRow) -> Iterator[Operation]:

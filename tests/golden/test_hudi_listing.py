@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from executors import Cluster
 from hudi_mdt_cases import unpack_case
 
-from lakemeta.errors import CorruptMetadataError, LakemetaError, OptionError
+from lakemeta.errors import CorruptMetadataError, LakemetaError, OptionError, UnsupportedFeatureError
 from lakemeta.hudi import HudiTable
+from lakemeta.hudi.metadata_table.files import FilesPartition, Piece
+from lakemeta.hudi.metadata_table.merge import live_files
 
 NAMES = sorted(p.name.removesuffix(".tar.xz") for p in (Path(__file__).parent / "data/hudi_mdt").glob("*.tar.xz"))
 OPTIONS = {"hoodie.clean.commits.retained": "1", "hoodie.clean.incremental.enabled": "false"}
+
+
+pieces = FilesPartition.pieces
+
+
+def one_partition_a_piece(files: FilesPartition, partitions: Iterable[str]) -> Iterator[Piece]:
+    """The pieces of a large table, of a small one."""
+    return (piece._replace(keys=(key,)) for piece in pieces(files, partitions) for key in piece.keys)
 
 
 def unpack(name: str, into: Path) -> HudiTable:
@@ -51,6 +64,56 @@ def test_a_damaged_metadata_table_falls_back_with_a_note(tmp_path: Path) -> None
     assert plan.operations == table.plan_clean(OPTIONS, listing="storage").operations
     with pytest.raises(LakemetaError):
         table.plan_clean(OPTIONS, listing="metadata")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_record_that_cannot_be_read_falls_back_with_a_note(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if it shows once other partitions have been planned: they are not in the plan twice."""
+    table = unpack(name, tmp_path)
+    storage = table.plan_clean(OPTIONS, explain=True, listing="storage")
+    monkeypatch.setattr(FilesPartition, "pieces", one_partition_a_piece)
+    assert table.plan_clean(OPTIONS, explain=True, listing="metadata").dumps() == storage.dumps()
+    last = max(operation.partition for operation in storage.operations)
+
+    def damaged(key: str, record: Any) -> dict[str, int]:
+        if key == last:
+            raise CorruptMetadataError("the last record is damaged")
+        return live_files(key, record)
+
+    monkeypatch.setattr("lakemeta.hudi.metadata_table.files.live_files", damaged)
+    plan = table.plan_clean(OPTIONS, explain=True)
+    assert plan.operations == storage.operations
+    (note,) = plan.header.facts["notes"]
+    assert note.endswith("because the metadata table cannot be used: the last record is damaged")
+    with pytest.raises(CorruptMetadataError, match="the last record is damaged"):
+        table.plan_clean(OPTIONS, listing="metadata")
+
+
+def test_what_is_wrong_with_files_is_no_matter_of_the_metadata_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storage would not be read otherwise, so there is nothing to fall back to."""
+    table = unpack(NAMES[0], tmp_path)
+
+    def refusing(*_: object) -> None:
+        raise UnsupportedFeatureError("what lies there cannot be judged")
+
+    monkeypatch.setattr("lakemeta.hudi.metadata_listing.plan_files", refusing)
+    with pytest.raises(UnsupportedFeatureError, match="cannot be judged"):
+        table.plan_clean(OPTIONS)
+
+
+def test_a_listing_is_shipped_unless_it_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One piece is planned where the driver is; more go to the cluster, undecoded."""
+    table = unpack(NAMES[0], tmp_path)
+    cluster = Cluster()
+    plan = table.plan_clean(OPTIONS, executor=cluster, listing="metadata")
+    assert cluster.shipped == []
+    monkeypatch.setattr(FilesPartition, "pieces", one_partition_a_piece)
+    assert table.plan_clean(OPTIONS, executor=cluster, listing="metadata").dumps() == plan.dumps()
+    assert cluster.shipped == [2]
 
 
 def test_there_must_be_a_metadata_table_to_list_from(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reading HFile version 3, the sorted key-value file of Hudi's metadata table, from bytes.
+"""Reading HFile version 3, the sorted key-value file of Hudi's metadata table, block by block.
 
 A file is data blocks, meta blocks, then what is loaded on open (root index, meta index, file info), then a
 trailer of 4096 bytes. Keys are record keys as UTF-8 and sorted as bytes; the HBase cell around them
@@ -42,15 +42,23 @@ from lakemeta.hudi.metadata_table.hfile_format import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    Read = Callable[[int, int], bytes]
+
+_NOT_IN_ORDER = "the keys of a block are not in order"
 
 
 @attrs.frozen(slots=True)
 class HFile:
-    """An open HFile. ``info`` is its file info, ``entry_count`` the number of its key-value pairs."""
+    """An open HFile. ``info`` is its file info, ``entry_count`` the number of its key-value pairs.
+
+    ``read`` gives bytes of it by offset and length, ``end`` is where its trailer begins.
+    """
 
     where: str
-    data: bytes = attrs.field(repr=False)
+    read: Read = attrs.field(repr=False)
+    end: int
     codec: str
     entry_count: int
     index: tuple[IndexEntry, ...] = attrs.field(repr=False)
@@ -69,12 +77,11 @@ class HFile:
         """Every (key, value) in key order; raises CorruptMetadataError where the file is damaged."""
         found = 0
         last = b""
-        for leaf in self._leaves(self.index, self.index_levels):
+        for leaf in self.leaves():
             pairs = self._pairs(leaf)
-            keys = [key for key, _ in pairs]
-            if keys and (keys[0] <= last or not all(map(lt, keys, keys[1:]))):
-                raise corrupt(self.where, leaf.offset, "the keys of a block are not in order")
-            last = keys[-1] if keys else last
+            if pairs and pairs[0][0] <= last:
+                raise corrupt(self.where, leaf.offset, _NOT_IN_ORDER)
+            last = pairs[-1][0] if pairs else last
             found += len(pairs)
             yield from pairs
         if found != self.entry_count:
@@ -91,6 +98,10 @@ class HFile:
                 return dict(self._pairs(entries[at])).get(key)
             entries, level = self._index_block(entries[at]), level - 1
 
+    def leaves(self) -> Iterator[IndexEntry]:
+        """Where its data blocks are, in key order."""
+        return self._leaves(self.index, self.index_levels)
+
     def _leaves(self, entries: tuple[IndexEntry, ...], level: int) -> Iterator[IndexEntry]:
         for entry in entries:
             if level == 1:
@@ -99,7 +110,7 @@ class HFile:
                 yield from self._leaves(self._index_block(entry), level - 1)
 
     def _index_block(self, entry: IndexEntry) -> tuple[IndexEntry, ...]:
-        magic, body = read_block(self.data, entry.offset, self.codec, self.where)
+        magic, body = read_block(_at(self.read, entry, self.end), entry.offset, self.codec, self.where)
         if magic not in (LEAF_INDEX, INTERMEDIATE_INDEX):
             raise corrupt(self.where, entry.offset, f"an index block was expected, not {magic!r}")
         try:
@@ -108,52 +119,76 @@ class HFile:
             raise corrupt(self.where, entry.offset, "an index block is damaged") from error
 
     def _pairs(self, entry: IndexEntry) -> list[tuple[bytes, bytes]]:
-        magic, body = read_block(self.data, entry.offset, self.codec, self.where)
-        if magic != DATA:
-            raise corrupt(self.where, entry.offset, f"a data block was expected, not {magic!r}")
-        try:
-            return parse_pairs(body)
-        except (struct.error, ValueError, IndexError) as error:
-            raise corrupt(self.where, entry.offset, f"a data block is damaged: {error}") from error
+        return read_pairs(_at(self.read, entry, self.end), entry.offset, self.codec, self.where)
+
+
+def read_pairs(block: bytes, offset: int, codec: str, where: str) -> list[tuple[bytes, bytes]]:
+    """The (key, value) pairs of the data block at an offset, in key order; ``block`` as for ``read_block``."""
+    magic, body = read_block(block, offset, codec, where)
+    if magic != DATA:
+        raise corrupt(where, offset, f"a data block was expected, not {magic!r}")
+    try:
+        pairs = parse_pairs(body)
+    except (struct.error, ValueError, IndexError) as error:
+        raise corrupt(where, offset, f"a data block is damaged: {error}") from error
+    keys = [key for key, _ in pairs]
+    if not all(map(lt, keys, keys[1:])):
+        raise corrupt(where, offset, _NOT_IN_ORDER)
+    return pairs
+
+
+def _at(read: Read, entry: IndexEntry, end: int) -> bytes:
+    """What the index says is there, as far as it lies before the trailer."""
+    return read(entry.offset, min(entry.size, end - entry.offset)) if 0 <= entry.offset < end else b""
 
 
 def open_hfile(data: bytes, where: str) -> HFile:
-    """Read trailer, root index and file info of an HFile.
+    """Open an HFile that is at hand as a whole; raises as :func:`open_stored_hfile`."""
+    return open_stored_hfile(lambda offset, length: data[offset : offset + length], len(data), where)
 
-    Raises CorruptMetadataError, naming ``where`` and the byte, if it is none or damaged, and
-    UnsupportedFeatureError for codecs but NONE and GZ, encrypted files, cells with tags and encoded data
-    blocks.
+
+def open_stored_hfile(read: Read, size: int, where: str) -> HFile:
+    """Open an HFile of ``size`` bytes: read trailer, root index and file info, which lie at its end.
+
+    ``read`` gives bytes by offset and length. Raises CorruptMetadataError, naming ``where`` and the byte, if it is
+    none or damaged, and UnsupportedFeatureError for codecs but NONE and GZ, encrypted files, cells with tags and
+    encoded data blocks.
     """
-    trailer = _read_trailer(data, where)
+    end = size - TRAILER_SIZE
+    trailer = _read_trailer(read(end, TRAILER_SIZE) if end >= 0 else b"", max(end, 0), where)
     codec = _codec(trailer.get(12, 2), where)
     if trailer.get(13):
         raise UnsupportedFeatureError(f"{where} is an encrypted HFile, which lakemeta does not read")
     levels = trailer.get(8, 1)
     if not 1 <= levels <= MAX_INDEX_LEVELS:
-        raise corrupt(where, len(data) - TRAILER_SIZE, f"the trailer names {levels} index levels")
-    magic, body = read_block(data, trailer.get(2, 0), codec, where)
-    info = _read_file_info(data, trailer.get(1, 0), codec, where)
+        raise corrupt(where, end, f"the trailer names {levels} index levels")
+    info_at, index_at = trailer.get(1, 0), trailer.get(2, 0)
+    magic, body = read_block(_from(read, index_at, end), index_at, codec, where)
+    info = _read_file_info(_from(read, info_at, end), info_at, codec, where)
     if magic != ROOT_INDEX:
-        raise corrupt(where, trailer.get(2, 0), f"the root index was expected, not {magic!r}")
+        raise corrupt(where, index_at, f"the root index was expected, not {magic!r}")
     try:
         index = parse_root_index(body, trailer.get(5, 0))
     except (struct.error, ValueError, IndexError) as error:
-        raise corrupt(where, trailer.get(2, 0), "the root index is damaged") from error
-    return HFile(where, data, codec, trailer.get(7, 0), index, levels, info)
+        raise corrupt(where, index_at, "the root index is damaged") from error
+    return HFile(where, read, end, codec, trailer.get(7, 0), index, levels, info)
 
 
-def _read_trailer(data: bytes, where: str) -> dict[int, int]:
-    start = len(data) - TRAILER_SIZE
-    if start < 0 or not data.startswith(TRAILER_MAGIC, start):
-        raise corrupt(where, max(start, 0), "no HFile trailer here; the file is cut off or no HFile")
-    (version,) = struct.unpack_from(">I", data, len(data) - 4)
+def _from(read: Read, offset: int, end: int) -> bytes:
+    return read(offset, end - offset) if offset < end else b""
+
+
+def _read_trailer(trailer: bytes, start: int, where: str) -> dict[int, int]:
+    if len(trailer) != TRAILER_SIZE or not trailer.startswith(TRAILER_MAGIC):
+        raise corrupt(where, start, "no HFile trailer here; the file is cut off or no HFile")
+    (version,) = struct.unpack_from(">I", trailer, TRAILER_SIZE - 4)
     if version & 0xFFFFFF != MAJOR_VERSION:
         raise UnsupportedFeatureError(f"{where} is HFile version {version & 0xFFFFFF}, lakemeta reads 3")
     try:
-        length, at = read_varint(data, start + len(TRAILER_MAGIC))
-        if at + length > len(data) - 4:
+        length, at = read_varint(trailer, len(TRAILER_MAGIC))
+        if at + length > TRAILER_SIZE - 4:
             raise ValueError("too long")
-        return protobuf_ints(data[at : at + length])
+        return protobuf_ints(trailer[at : at + length])
     except (ValueError, IndexError) as error:
         raise corrupt(where, start, "the trailer does not parse") from error
 
@@ -168,8 +203,8 @@ def _codec(number: int, where: str) -> str:
     return CODECS[number]
 
 
-def _read_file_info(data: bytes, offset: int, codec: str, where: str) -> dict[str, bytes]:
-    magic, body = read_block(data, offset, codec, where)
+def _read_file_info(block: bytes, offset: int, codec: str, where: str) -> dict[str, bytes]:
+    magic, body = read_block(block, offset, codec, where)
     if magic != FILE_INFO or not body.startswith(b"PBUF"):
         raise corrupt(where, offset, "the file info was expected here")
     try:

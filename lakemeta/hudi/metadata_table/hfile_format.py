@@ -47,17 +47,20 @@ class IndexEntry:
     size: int
 
 
-def read_block(data: bytes, offset: int, codec: str, where: str) -> tuple[bytes, bytes]:
-    """(magic, body) of the block at an offset; raises CorruptMetadataError if it is damaged."""
-    if not 0 <= offset <= len(data) - TRAILER_SIZE - BLOCK_HEADER.size:
+def read_block(block: bytes, offset: int, codec: str, where: str) -> tuple[bytes, bytes]:
+    """(magic, body) of the block at an offset of a file, of which ``block`` holds what is there and maybe more.
+
+    Raises CorruptMetadataError if it is damaged.
+    """
+    if len(block) < BLOCK_HEADER.size:
         raise corrupt(where, offset, "a block cannot start here")
-    magic, on_disk, size, _, checksum, per_checksum, with_header = BLOCK_HEADER.unpack_from(data, offset)
-    start, stop, end = offset + BLOCK_HEADER.size, offset + with_header, offset + BLOCK_HEADER.size + on_disk
-    if not start <= stop <= end <= len(data) - TRAILER_SIZE or size < 0:
+    magic, on_disk, size, _, checksum, per_checksum, with_header = BLOCK_HEADER.unpack_from(block)
+    end = BLOCK_HEADER.size + on_disk
+    if not BLOCK_HEADER.size <= with_header <= end <= len(block) or size < 0:
         raise corrupt(where, offset, "the sizes of a block make no sense")
     if checksum == CHECKSUM_CRC32:
-        _check_crc32(data[offset:stop], data[stop:end], per_checksum, where, offset)
-    return magic, _unpack(data[start:stop], size, codec, where, offset)
+        _check_crc32(block[:with_header], block[with_header:end], per_checksum, where, offset)
+    return magic, _unpack(block[BLOCK_HEADER.size : with_header], size, codec, where, offset)
 
 
 def _unpack(packed: bytes, size: int, codec: str, where: str, offset: int) -> bytes:

@@ -17,7 +17,7 @@ from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.logfile import BlockType
 from lakemeta.hudi.metadata_table.hfile import HFile, open_hfile
-from lakemeta.hudi.metadata_table.keys import ALL_PARTITIONS, FILE_SUFFIX_LENGTH, partition_path
+from lakemeta.hudi.metadata_table.keys import FILE_SUFFIX_LENGTH
 from lakemeta.hudi.metadata_table.records import RecordType, decode_deleted_keys
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lakemeta.hudi.logfile import LogBlock
 
     Record = dict[str, Any]
-    Listing = dict[str, dict[str, int]]
 
 
 @attrs.frozen(slots=True)
@@ -49,10 +48,8 @@ class RawRecord(NamedTuple):
         return record
 
 
-def layers(base: tuple[str, bytes] | None, blocks: Iterable[tuple[str, LogBlock]]) -> Iterator[Layer]:
-    """The layers of a slice from its base file (path, content) and its counted blocks (path of the file, block)."""
-    if base is not None:
-        yield Layer(open_hfile(base[1], base[0]))
+def log_layers(blocks: Iterable[tuple[str, LogBlock]]) -> Iterator[Layer]:
+    """The layers that log files put on a base file, from their counted blocks, each with the path of its file."""
     for path, block in blocks:
         where = f"{path}, block at byte {block.offset}"
         if block.type is BlockType.HFILE_DATA:
@@ -88,29 +85,26 @@ def merged_records(slice_layers: Iterable[Layer]) -> dict[str, Record]:
         if layer.puts is not None:
             for key, record in _decoded(layer.puts):
                 older = records.get(key)
-                records[key] = record if older is None else _merge(older, record, layer.puts)
+                records[key] = record if older is None else merge_two(older, record, layer.puts.where)
         for key in layer.deleted_keys:
             records.pop(key, None)
     return {key: {**record, "key": key} for key, record in records.items()}
 
 
-def file_listing(records: Mapping[str, Record]) -> Listing:
-    """Partition path -> file name -> size in bytes, from the merged records of the ``files`` partition.
+def live_files(key: str, record: Record | None) -> dict[str, int]:
+    """File name -> size in bytes, from the merged record of one partition; a partition without one has no files.
 
-    Raises CorruptMetadataError if a partition of the list of partitions has no record of its files, or a
-    live file has no size.
+    Raises CorruptMetadataError if a live file has no size.
     """
-    partitions = _files_of(records.get(ALL_PARTITIONS))
-    listing: Listing = {}
-    for key, entry in partitions.items():
-        if entry["isDeleted"]:
-            continue
-        files = _files_of(records.get(key))
-        live = {name: file["size"] for name, file in files.items() if not file["isDeleted"]}
-        if live and min(live.values()) <= 0:
-            raise CorruptMetadataError(f"the metadata table has a file without size in partition {key!r}; rebuild it")
-        listing[partition_path(key)] = live
-    return listing
+    live = {name: file["size"] for name, file in entries_of(record).items() if not file["isDeleted"]}
+    if live and min(live.values()) <= 0:
+        raise CorruptMetadataError(f"the metadata table has a file without size in partition {key!r}; rebuild it")
+    return live
+
+
+def entries_of(record: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Name -> entry of a record of the ``files`` partition, deleted ones too."""
+    return (record or {}).get("filesystemMetadata") or {}
 
 
 def _decoded(source: HFile) -> Iterator[tuple[str, Record]]:
@@ -120,14 +114,13 @@ def _decoded(source: HFile) -> Iterator[tuple[str, Record]]:
         yield _text(key, source), record
 
 
-def _merge(older: Record, newer: Record, source: HFile) -> Record:
+def merge_two(older: Record, newer: Record, where: str) -> Record:
+    """A record with a newer one of the same key, which is from ``where``, on top."""
     kind = newer.get("type")
     if kind != older.get("type"):
-        raise CorruptMetadataError(
-            f"{source.where} has a record of type {kind} on top of one of type {older.get('type')}"
-        )
+        raise CorruptMetadataError(f"{where} has a record of type {kind} on top of one of type {older.get('type')}")
     if kind in (RecordType.ALL_PARTITIONS, RecordType.FILES):
-        return {**newer, "filesystemMetadata": _unite_files(_files_of(older), _files_of(newer))}
+        return {**newer, "filesystemMetadata": _unite_files(entries_of(older), entries_of(newer))}
     if kind == RecordType.PARTITION_STATS:
         return _unite_ranges(older, newer)
     return newer
@@ -159,10 +152,6 @@ def _unite_ranges(older: Record, newer: Record) -> Record:
     for total in ("valueCount", "nullCount", "totalSize", "totalUncompressedSize"):
         united[total] = (old[total] or 0) + (new[total] or 0)
     return {**newer, "ColumnStatsMetadata": united}
-
-
-def _files_of(record: Mapping[str, Any] | None) -> dict[str, Any]:
-    return (record or {}).get("filesystemMetadata") or {}
 
 
 def _text(key: bytes, source: HFile) -> str:

@@ -11,7 +11,7 @@ the data
 3. Within a commit: requested, inflight, log files, completed; each created, never replaced. 4. A delta
 commit at T that did not complete is what a crash left of this very clean. Nobody counts its blocks; it is
    removed and written again.
-5. After the commit the listing is read back, and must be what was intended.
+5. After the commit the cleaned partitions are read back, and must have what was intended.
 
 The caller holds the table's lock, or is the only writer.
 """
@@ -33,7 +33,9 @@ from lakemeta.hudi.metadata_table.deltacommit import (
     new_log_file,
     read_precedent,
 )
-from lakemeta.hudi.metadata_table.merge import file_listing, layers, merged_records, records_about_files
+from lakemeta.hudi.metadata_table.files import FilesPartition
+from lakemeta.hudi.metadata_table.hfile import open_hfile
+from lakemeta.hudi.metadata_table.merge import Layer, log_layers, merged_records, records_about_files
 from lakemeta.hudi.metadata_table.partitions import FILES, file_id_prefix, has_records_of_files
 from lakemeta.hudi.metadata_table.slices import INIT_PREFIX, Slice, Validity, counted_blocks, newest_slices
 from lakemeta.hudi.metadata_table.update import (
@@ -42,7 +44,8 @@ from lakemeta.hudi.metadata_table.update import (
     file_suffixes,
     files_update,
     index_update,
-    listing_after,
+    left_after,
+    left_now,
     with_dropped_files,
 )
 from lakemeta.hudi.properties import parse_properties
@@ -51,7 +54,8 @@ from lakemeta.hudi.timeline import State, Timeline, instant_file_name, parse_ins
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lakemeta.hudi.metadata_table.merge import Layer, Listing, Record
+    from lakemeta.hudi.metadata_table.merge import Record
+    from lakemeta.hudi.metadata_table.update import Left
     from lakemeta.hudi.properties import TableConfig
     from lakemeta.storage import Storage
 
@@ -61,7 +65,7 @@ _READABLE_WHEN_PENDING: Final = ("deltacommit", "clean", "rollback")
 
 @attrs.frozen
 class PreparedClean:
-    """A clean's delta commit, read for and encoded but not written: the log files and the listing it must give.
+    """A clean's delta commit, read for and encoded but not written: its log files, and what must be ``left`` then.
 
     ``seen`` is all that the two timelines said of what counts, and ``cleaned`` what the clean takes away.
     """
@@ -71,7 +75,7 @@ class PreparedClean:
     seen: tuple[TableConfig, Timeline, Validity] = attrs.field(repr=False)
     files: tuple[NewLogFile, ...]
     precedent: Precedent
-    listing: Listing = attrs.field(repr=False)
+    left: Left = attrs.field(repr=False)
 
 
 @attrs.frozen
@@ -126,12 +130,25 @@ class MetadataTable:
         """The largest time on its timeline: a new instant of the data table must be later than this too."""
         return self.timeline.newest_time
 
-    def listing(self, *, assume_completed: str | None = None) -> Listing:
-        """Partition path -> file name -> size in bytes, of every file that the data table has.
+    def files(self, *, assume_completed: str | None = None) -> FilesPartition:
+        """The partition ``files``, from which the files of the data table are read piece by piece.
 
         ``assume_completed`` is an instant to look at as if the data table had completed it.
         """
-        return file_listing(self.records(FILES, assume_completed=assume_completed))
+        group, *others = self.slices(FILES)
+        if others:
+            raise UnsupportedFeatureError(
+                f"the metadata table has {len(others) + 1} file groups in partition {FILES}, where Hudi makes one; "
+                "turn the metadata table off and on again"
+            )
+        logs = self._log_layers(FILES, group, self._validity(assume_completed))
+        base_path = None if group.base_file is None else f"{self.path}/{FILES}/{group.base_file}"
+        return FilesPartition.open(self.storage, base_path, logs)
+
+    def listing(self, *, assume_completed: str | None = None) -> dict[str, dict[str, int]]:
+        """Partition path -> file name -> size in bytes, of every file that the data table has: all in memory."""
+        files = self.files(assume_completed=assume_completed)
+        return dict(files.listed(files.partitions))
 
     def records(self, partition: str, *, assume_completed: str | None = None) -> dict[str, Record]:
         """Key -> merged record of one of its partitions."""
@@ -164,17 +181,17 @@ class MetadataTable:
         self.check_writable(instant)
         precedent = self.precedent(instant)
         validity = self._validity()
-        before = self.listing()
         cleaned = tuple(cleaned)
-        complete = with_dropped_files(cleaned, before)
+        files = self.files()
+        dropped = files.listed(partition.path for partition in cleaned if partition.dropped)
+        complete = with_dropped_files(cleaned, dict(dropped))
         updates: list[tuple[GroupUpdate, Slice]] = []
         files_group = self.slices(FILES)[0]
         if (update := files_update(complete, precedent.record_schema)) is not None:
             updates.append((update, files_group))
         updates += self._index_updates(complete, instant, precedent, validity)
-        files = self._encode(updates, instant, precedent, now_ms)
-        listing = listing_after(before, complete)
-        return PreparedClean(instant, cleaned, self._seen(), files, precedent, listing)
+        encoded = self._encode(updates, instant, precedent, now_ms)
+        return PreparedClean(instant, cleaned, self._seen(), encoded, precedent, left_after(files, cleaned))
 
     def still_holds(self, prepared: PreparedClean, cleaned: Sequence[CleanedPartition]) -> bool:
         """True if :meth:`prepare_clean` would read the same again.
@@ -194,7 +211,8 @@ class MetadataTable:
         """
         self._commit(prepared.instant, prepared.files, prepared.precedent, completion)
         after = attrs.evolve(self, timeline=_load_timeline(self.storage, self.timeline_path))
-        if after.listing(assume_completed=prepared.instant) != prepared.listing:
+        files = after.files(assume_completed=prepared.instant)
+        if left_now(files, prepared.cleaned) != prepared.left:
             raise CorruptMetadataError(
                 f"the metadata table {self.path} does not list what clean {prepared.instant} left; it stays pending, "
                 "let a Hudi writer execute it"
@@ -254,12 +272,14 @@ class MetadataTable:
         return slices
 
     def _layers(self, partition: str, group: Slice, validity: Validity) -> Iterator[Layer]:
-        directory = f"{self.path}/{partition}"
-        base = None
         if group.base_file is not None:
-            base = (f"{directory}/{group.base_file}", self.storage.read(f"{directory}/{group.base_file}"))
-        logs = (f"{directory}/{log.name}" for log in group.log_files)
-        return layers(base, counted_blocks(((path, self.storage.read(path)) for path in logs), validity))
+            path = f"{self.path}/{partition}/{group.base_file}"
+            yield Layer(open_hfile(self.storage.read(path), path))
+        yield from self._log_layers(partition, group, validity)
+
+    def _log_layers(self, partition: str, group: Slice, validity: Validity) -> Iterator[Layer]:
+        logs = (f"{self.path}/{partition}/{log.name}" for log in group.log_files)
+        return log_layers(counted_blocks(((path, self.storage.read(path)) for path in logs), validity))
 
     def _index_updates(
         self, cleaned: tuple[CleanedPartition, ...], instant: str, precedent: Precedent, validity: Validity

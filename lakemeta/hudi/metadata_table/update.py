@@ -30,8 +30,11 @@ from lakemeta.hudi.metadata_table.records import RecordType, encode_deleted_keys
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakemeta.hudi.metadata_table.merge import Listing, RawRecord, Record
+    from lakemeta.hudi.metadata_table.files import FilesPartition
+    from lakemeta.hudi.metadata_table.merge import RawRecord, Record
     from lakemeta.hudi.metadata_table.records import RecordSchema
+
+    Left = tuple[tuple[str, ...], dict[str, int]]
 
 FILES_GROUP: Final = "files-0000-0"
 
@@ -73,25 +76,38 @@ class GroupUpdate:
         return b"".join(blocks)
 
 
-def with_dropped_files(cleaned: Iterable[CleanedPartition], listing: Listing) -> tuple[CleanedPartition, ...]:
-    """The cleaned partitions in order of path, the dropped ones with all files that the listing has in them."""
+def with_dropped_files(
+    cleaned: Iterable[CleanedPartition], listed: Mapping[str, Iterable[str]]
+) -> tuple[CleanedPartition, ...]:
+    """The cleaned partitions in order of path, the dropped ones with all files that ``listed`` has in them."""
     complete = (
-        attrs.evolve(c, files=tuple(sorted({*c.files, *(listing.get(c.path, {}) if c.dropped else ())})))
+        attrs.evolve(c, files=tuple(sorted({*c.files, *(listed.get(c.path, ()) if c.dropped else ())})))
         for c in cleaned
     )
     return tuple(sorted(complete, key=lambda c: c.path))
 
 
-def listing_after(listing: Listing, cleaned: Iterable[CleanedPartition]) -> Listing:
-    """The listing that must come out of a clean."""
-    after = dict(listing)
-    for partition in cleaned:
-        if partition.dropped:
-            after.pop(partition.path, None)
-        elif partition.path in after:
-            gone = set(partition.files)
-            after[partition.path] = {n: s for n, s in after[partition.path].items() if n not in gone}
-    return after
+def left_after(files: FilesPartition, cleaned: Sequence[CleanedPartition]) -> Left:
+    """What a clean that is still to be told must leave: all partitions, and a hash of each one cleaned.
+
+    A hash of this process, since the files that stay may be many more than those that go.
+    """
+    dropped = {partition.path for partition in cleaned if partition.dropped}
+    taken = {partition.path: frozenset(partition.files) for partition in cleaned if not partition.dropped}
+    return tuple(path for path in files.partitions if path not in dropped), _hashes(files, taken)
+
+
+def left_now(files: FilesPartition, cleaned: Sequence[CleanedPartition]) -> Left:
+    """The same of a clean that has been told."""
+    kept = {partition.path: frozenset[str]() for partition in cleaned if not partition.dropped}
+    return tuple(files.partitions), _hashes(files, kept)
+
+
+def _hashes(files: FilesPartition, taken: Mapping[str, frozenset[str]]) -> dict[str, int]:
+    return {
+        path: hash(frozenset(item for item in listed.items() if item[0] not in taken[path]))
+        for path, listed in files.listed(taken)
+    }
 
 
 def files_update(cleaned: Sequence[CleanedPartition], schema: RecordSchema) -> GroupUpdate | None:

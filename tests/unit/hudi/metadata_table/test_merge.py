@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hudi_mdt_records import SCHEMA, T1, files, hfile, log
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block, read_blocks
+from lakemeta.hudi.metadata_table.hfile import open_hfile
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
-from lakemeta.hudi.metadata_table.merge import file_listing, layers, merged_records, records_about_files
+from lakemeta.hudi.metadata_table.merge import Layer, log_layers, merged_records, records_about_files
 from lakemeta.hudi.metadata_table.records import (
     RecordSchema,
     RecordType,
@@ -20,66 +21,17 @@ from lakemeta.hudi.metadata_table.records import (
 from lakemeta.hudi.metadata_table.slices import Validity, counted_blocks, newest_slices
 from lakemeta.hudi.timeline import Timeline, parse_instant
 
-INT = {"type": "record", "name": "IntWrapper", "fields": [{"name": "value", "type": "int"}]}
-STATS = {
-    "type": "record",
-    "name": "Stats",
-    "fields": [
-        {"name": "minValue", "type": ["null", INT]},
-        {"name": "maxValue", "type": ["null", "IntWrapper"]},
-        *({"name": n, "type": ["null", "long"]} for n in ("valueCount", "nullCount", "totalSize")),
-        {"name": "totalUncompressedSize", "type": ["null", "long"]},
-        {"name": "isDeleted", "type": "boolean"},
-        {"name": "isTightBound", "type": "boolean", "default": False},
-    ],
-}
-FILE = {
-    "type": "record",
-    "name": "HoodieMetadataFileInfo",
-    "fields": [{"name": "size", "type": "long"}, {"name": "isDeleted", "type": "boolean"}],
-}
-SCHEMA = RecordSchema(
-    avro.schema_text(
-        {
-            "type": "record",
-            "name": "HoodieMetadataRecord",
-            "fields": [
-                {"name": "_hoodie_commit_time", "type": ["null", "string"], "default": None},
-                {"name": "key", "type": "string"},
-                {"name": "type", "type": "int"},
-                {"name": "filesystemMetadata", "type": ["null", {"type": "map", "values": FILE}], "default": None},
-                {"name": "ColumnStatsMetadata", "type": ["null", STATS], "default": None},
-            ],
-        }
-    )
-)
-T1, T2, T3, T4 = (f"2026010100000000{i}" for i in range(1, 5))
-names = st.sampled_from(["a", "b", "c", "ü.parquet"])
-versions = st.dictionaries(names, st.just((0, True)) | st.tuples(st.integers(1, 9), st.just(False)), max_size=4)
-
-
-def hfile(*records: tuple[str, bytes]) -> bytes:
-    return write_hfile(sorted((k.encode(), v) for k, v in records), SCHEMA.text, 0)
-
-
-def files(entries: dict[str, tuple[int, bool]], kind: RecordType = RecordType.FILES) -> bytes:
-    return SCHEMA.encode_files(kind, [(name, *entry) for name, entry in entries.items()])
-
-
-def log(*contents: bytes | list[str], instant: str = T1) -> bytes:
-    """A log file of HFile blocks (bytes) and DELETE blocks (keys)."""
-    header = {HeaderKey.INSTANT_TIME: instant}
-    return b"".join(
-        encode_block(BlockType.HFILE_DATA, header, c)
-        if isinstance(c, bytes)
-        else encode_block(BlockType.DELETE, header, encode_deleted_keys("files", c))
-        for c in contents
-    )
+T2, T3, T4 = (f"2026010100000000{i}" for i in range(2, 5))
 
 
 def merged(base: bytes | None, *contents: bytes | list[str]) -> dict:
     blocks = [("log", block) for block in read_blocks(log(*contents), "log")]
-    return merged_records(layers(("base", base) if base else None, blocks))
+    return merged_records(all_layers(base, blocks))
+
+
+def all_layers(base: bytes | None, blocks: list) -> list[Layer]:
+    bottom = [Layer(open_hfile(base, "base"))] if base else []
+    return [*bottom, *log_layers(blocks)]
 
 
 def stats(low: int | None, high: int | None, count: int, **more: bool) -> bytes:
@@ -89,46 +41,11 @@ def stats(low: int | None, high: int | None, count: int, **more: bool) -> bytes:
     return SCHEMA.encode([{"type": RecordType.PARTITION_STATS, "ColumnStatsMetadata": record}])[0]
 
 
-def reference(layers_of_files: list[dict[str, tuple[int, bool]]]) -> dict[str, int]:
-    """Live files and sizes after all layers, worked out one file at a time."""
-    live: dict[str, int] = {}
-    for layer in layers_of_files:
-        for name, (size, deleted) in layer.items():
-            if deleted:
-                live.pop(name, None)
-            else:
-                live[name] = max(size, live.get(name, 0))
-    return live
-
-
-@given(st.lists(versions, min_size=1, max_size=4))
-def test_files_are_united_entry_by_entry(written: list[dict[str, tuple[int, bool]]]) -> None:
-    """A deletion takes a file away, a later write brings it back, and a size is the largest seen since."""
-    everything = hfile(("__all_partitions__", files({"p": (0, False)})), ("p", files(written[0])))
-    records = merged(everything, *(hfile(("p", files(layer))) for layer in written[1:]))
-    assert file_listing(records) == {"p": reference(written)}
-
-
-def test_a_deleted_partition_is_not_listed() -> None:
-    """Its entry in the list of partitions is deleted, or was never there."""
-    base = hfile(("__all_partitions__", files({"p": (0, False), ".": (0, False)})), ("p", files({"a": (1, False)})))
-    gone = hfile(("__all_partitions__", files({"p": (0, True), "q": (0, True)})))
-    assert file_listing(merged(base)) == {"p": {"a": 1}, "": {}}
-    assert file_listing(merged(base, gone, ["p"])) == {"": {}}
-
-
 def test_a_delete_block_takes_keys_away() -> None:
     """And a later record starts afresh."""
     old, new = hfile(("p", files({"a": (1, False)}))), hfile(("p", files({"b": (1, False)})))
     assert merged(old, ["p", "absent"]) == {}
     assert list(merged(old, ["p"], new)["p"]["filesystemMetadata"]) == ["b"]
-
-
-def test_a_live_file_without_size_is_damage() -> None:
-    """Hudi refuses it too."""
-    base = hfile(("__all_partitions__", files({"p": (0, False)})), ("p", files({"a": (0, False)})))
-    with pytest.raises(CorruptMetadataError, match="without size in partition 'p'"):
-        file_listing(merged(base))
 
 
 def test_records_of_different_types_do_not_merge() -> None:
@@ -152,8 +69,8 @@ def test_records_about_files_are_found_by_the_end_of_their_keys() -> None:
     mine, gone, other = (f"{'column'.ljust(12, c)}{c * 36}" for c in "abc")
     newer = hfile((mine, stats(1, 1, 1)), (gone, b"junk"))
     blocks = [("log", b) for b in read_blocks(log(newer, [gone, "absent"]), "log")]
-    base = ("base", hfile((mine, b"junk"), (other, b"junk")))
-    found = records_about_files(layers(base, blocks), frozenset({"a" * 36, "b" * 36}))
+    base = hfile((mine, b"junk"), (other, b"junk"))
+    found = records_about_files(all_layers(base, blocks), frozenset({"a" * 36, "b" * 36}))
     assert list(found) == [mine]
     assert found[mine].decode()["type"] == 6
 
@@ -169,7 +86,7 @@ def test_blocks_of_other_kinds_are_refused() -> None:
     """A metadata table holds HFile and DELETE blocks."""
     (block,) = read_blocks(encode_block(BlockType.PARQUET_DATA, {}, b""), "log")
     with pytest.raises(CorruptMetadataError, match="PARQUET_DATA block"):
-        list(layers(None, [("log", block)]))
+        list(log_layers([("log", block)]))
 
 
 @given(st.lists(st.text()))

@@ -1,0 +1,63 @@
+"""Judges the files of partitions as the metadata table lists them (I/O; the function is shipped to workers).
+
+Nobody holds the whole listing: pieces of it are read, decoded and judged where the work is done.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakemeta.errors import LakemetaError
+from lakemeta.executor import nearby
+from lakemeta.hudi.listing import plan_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.hudi.clean import CleanContext
+    from lakemeta.hudi.listing import PartitionRow
+    from lakemeta.hudi.metadata_table.files import FilesPartition, Piece, PieceReader
+
+
+class Unreadable(NamedTuple):
+    """In place of rows: the metadata table cannot be read there. What judging raises is another matter."""
+
+    error: LakemetaError
+
+
+def plan_listed(
+    files: FilesPartition, context: CleanContext, executor: Executor, partitions: Iterable[str], *, explain: bool
+) -> Iterator[PartitionRow | Unreadable]:
+    """Plan these partitions in the order of their keys; one that the metadata table does not list has no files.
+
+    A piece on its own, as those of small tables are, is not worth shipping.
+    """
+    pieces = _pieces(files, partitions)
+    first = list(islice(pieces, 2))
+    where = executor if len(first) > 1 else nearby(executor)
+    return where.map_batches(partial(_plan, files.reader, context, explain), chain(first, pieces), batch_size=1)
+
+
+def _pieces(files: FilesPartition, partitions: Iterable[str]) -> Iterator[Piece | Unreadable]:
+    try:
+        yield from files.pieces(partitions)
+    except LakemetaError as error:
+        yield Unreadable(error)
+
+
+def _plan(
+    reader: PieceReader, context: CleanContext, explain: bool, pieces: Sequence[Piece | Unreadable]
+) -> Iterator[PartitionRow | Unreadable]:
+    for piece in pieces:
+        if isinstance(piece, Unreadable):
+            yield piece
+            continue
+        try:
+            listed = reader.read(piece)
+        except LakemetaError as error:
+            yield Unreadable(error)
+            continue
+        yield from plan_files(context, explain, ((partition, tuple(files.items())) for partition, files in listed))

@@ -1,0 +1,62 @@
+"""Records of a metadata table, and the HFiles and log files that hold them."""
+
+from __future__ import annotations
+
+from lakemeta import avro
+from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block
+from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
+from lakemeta.hudi.metadata_table.records import RecordSchema, RecordType, encode_deleted_keys
+
+T1 = "20260101000000001"
+INT = {"type": "record", "name": "IntWrapper", "fields": [{"name": "value", "type": "int"}]}
+STATS = {
+    "type": "record",
+    "name": "Stats",
+    "fields": [
+        {"name": "minValue", "type": ["null", INT]},
+        {"name": "maxValue", "type": ["null", "IntWrapper"]},
+        *({"name": n, "type": ["null", "long"]} for n in ("valueCount", "nullCount", "totalSize")),
+        {"name": "totalUncompressedSize", "type": ["null", "long"]},
+        {"name": "isDeleted", "type": "boolean"},
+        {"name": "isTightBound", "type": "boolean", "default": False},
+    ],
+}
+FILE = {
+    "type": "record",
+    "name": "HoodieMetadataFileInfo",
+    "fields": [{"name": "size", "type": "long"}, {"name": "isDeleted", "type": "boolean"}],
+}
+SCHEMA = RecordSchema(
+    avro.schema_text(
+        {
+            "type": "record",
+            "name": "HoodieMetadataRecord",
+            "fields": [
+                {"name": "_hoodie_commit_time", "type": ["null", "string"], "default": None},
+                {"name": "key", "type": "string"},
+                {"name": "type", "type": "int"},
+                {"name": "filesystemMetadata", "type": ["null", {"type": "map", "values": FILE}], "default": None},
+                {"name": "ColumnStatsMetadata", "type": ["null", STATS], "default": None},
+            ],
+        }
+    )
+)
+
+
+def hfile(*records: tuple[str, bytes]) -> bytes:
+    return write_hfile(sorted((k.encode(), v) for k, v in records), SCHEMA.text, 0)
+
+
+def files(entries: dict[str, tuple[int, bool]], kind: RecordType = RecordType.FILES) -> bytes:
+    return SCHEMA.encode_files(kind, [(name, *entry) for name, entry in entries.items()])
+
+
+def log(*contents: bytes | list[str], instant: str = T1) -> bytes:
+    """A log file of HFile blocks (bytes) and DELETE blocks (keys)."""
+    header = {HeaderKey.INSTANT_TIME: instant}
+    return b"".join(
+        encode_block(BlockType.HFILE_DATA, header, c)
+        if isinstance(c, bytes)
+        else encode_block(BlockType.DELETE, header, encode_deleted_keys("files", c))
+        for c in contents
+    )
