@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from hudi_mdt_records import records_of
 
 from lakemeta.hudi.load import load_config, load_timeline
 from lakemeta.hudi.metadata_table.table import MetadataTable
@@ -103,7 +104,7 @@ def content(table: MetadataTable) -> dict[str, Any]:
     """The content of a metadata table in the form of the recordings."""
     found: dict[str, Any] = {"column_stats": [], "partition_stats": [], "record_index": 0, "other": {}}
     for partition in table.partitions:
-        records = table.records(partition)
+        records = records_of(table, partition)
         if partition == "files":
             found["files"] = {k: _only(r, "type", "filesystemMetadata") for k, r in records.items()}
         elif partition in ("column_stats", "partition_stats"):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
 from lakemeta import avro
 from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
+from lakemeta.hudi.metadata_table.merge import Layer, RawRecord, merge_two
 from lakemeta.hudi.metadata_table.records import RecordSchema, RecordType, encode_deleted_keys
+
+if TYPE_CHECKING:
+    from lakemeta.hudi.metadata_table.table import MetadataTable
 
 T1 = "20260101000000001"
 INT = {"type": "record", "name": "IntWrapper", "fields": [{"name": "value", "type": "int"}]}
@@ -60,3 +67,24 @@ def log(*contents: bytes | list[str], instant: str = T1) -> bytes:
         else encode_block(BlockType.DELETE, header, encode_deleted_keys("files", c))
         for c in contents
     )
+
+
+def merged_records(layers: Iterable[Layer]) -> dict[str, Any]:
+    """Key -> record after all layers: those of ``files`` united, of others the newest."""
+    records: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.puts.entries() if layer.puts is not None else ():
+            newer = RawRecord(layer.puts, value).decode()
+            older = records.get(key.decode())
+            united = older is not None and newer["type"] in (RecordType.ALL_PARTITIONS, RecordType.FILES)
+            records[key.decode()] = merge_two(older, newer, layer.puts.where) if united else newer
+        for gone in layer.deleted_keys:
+            records.pop(gone, None)
+    return records
+
+
+def records_of(table: MetadataTable, partition: str) -> dict[str, Any]:
+    """Key -> record of one partition of a metadata table."""
+    groups = table.slices(partition)
+    parts = [merged_records(table._layers(partition, group, table._validity())) for group in groups]
+    return {key: record for part in parts for key, record in part.items()}

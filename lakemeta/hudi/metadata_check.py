@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from lakemeta.hudi.listing import PartitionRow
+    from lakemeta.hudi.metadata_table.files import FilesPartition
     from lakemeta.hudi.planning import Place
     from lakemeta.hudi.state import TableState
 
@@ -46,24 +47,38 @@ def check_metadata_table(
     if not state.config.has_metadata_table:
         return
     try:
-        listing = MetadataTable.open(place.storage, place.root, state.config, state.timeline).listing()
+        files = MetadataTable.open(place.storage, place.root, state.config, state.timeline).files()
+        gone, unlisted = _compared(state, files, rows, wants)
     except LakemetaError as error:
         sentence = f"the metadata table cannot be used: {error}"
         damaged = isinstance(error, CorruptMetadataError)
         yield Finding("metadata_table_unusable", "wrong" if damaged else "note", sentence)
         return
-    listed = {(p, name): size for p, files in listing.items() if wants(p) for name, size in files.items()}
-    rows = list(rows)
-    found = [*_missing(place, state, listed, rows), *_unlisted(state, listed, rows)]
+    found = [*_missing(place, state, gone), *_unlisted(unlisted)]
     if found and load_timeline(place.storage, place.root, state.config) != state.timeline:
         sentence = "the table is being written, so its metadata table was not compared with storage; look again later"
         found = [Finding("metadata_table_not_compared", "note", sentence)]
     yield from found
 
 
-def _missing(place: Place, state: TableState, listed: _Files, rows: Iterable[PartitionRow]) -> Iterator[Finding]:
-    there = {(row.partition, file.name) for row in rows for file in row.files}
-    gone = {key: size for key, size in listed.items() if key not in there and _is_data_file(key[1])}
+def _compared(
+    state: TableState, files: FilesPartition, rows: Iterable[PartitionRow], wants: Callable[[str], bool]
+) -> tuple[_Files, _Files]:
+    """What the metadata table lists and storage lacks, and what it does not list of completed writes."""
+    stored = {row.partition: row.files for row in rows}
+    gone: dict[tuple[str, str], int] = {}
+    unlisted: dict[tuple[str, str], int] = {}
+    for partition, listed in files.listed({*filter(wants, files.partitions), *stored}):
+        found = stored.get(partition, ())
+        there = {file.name for file in found}
+        gone |= {(partition, name): size for name, size in listed.items() if name not in there and _is_data_file(name)}
+        of_writes = (file for file in found if file.reason != UNCOMMITTED and file.name not in listed)
+        unlisted |= {(partition, file.name): file.size for file in of_writes if _committed(state, file.name)}
+    return gone, unlisted
+
+
+def _missing(place: Place, state: TableState, listed: _Files) -> Iterator[Finding]:
+    gone = dict(listed)
     for key in _being_cleaned(place, state) if gone else ():
         gone.pop(key, None)
     if gone:
@@ -74,9 +89,7 @@ def _missing(place: Place, state: TableState, listed: _Files, rows: Iterable[Par
         yield Finding("metadata_table_lists_missing", "wrong", sentence, sum(gone.values()))
 
 
-def _unlisted(state: TableState, listed: _Files, rows: Iterable[PartitionRow]) -> Iterator[Finding]:
-    judged = ((row.partition, file) for row in rows for file in row.files if file.reason != UNCOMMITTED)
-    unlisted = {(p, f.name): f.size for p, f in judged if (p, f.name) not in listed and _committed(state, f.name)}
+def _unlisted(unlisted: _Files) -> Iterator[Finding]:
     if unlisted:
         sentence = (
             f"the metadata table does not list {_described(unlisted)} of completed commits, and readers that go by it "

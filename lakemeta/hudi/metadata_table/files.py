@@ -15,21 +15,22 @@ from bisect import bisect_right
 from heapq import merge as merge_sorted
 from itertools import groupby
 from operator import itemgetter
+from sys import intern
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
 from lakemeta import avro
-from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.metadata_table.hfile import open_stored_hfile, read_pairs
+from lakemeta.hudi.metadata_table.hfile_format import IndexEntry, corrupt
 from lakemeta.hudi.metadata_table.keys import ALL_PARTITIONS, partition_key, partition_path
 from lakemeta.hudi.metadata_table.merge import entries_of, live_files, merge_two
+from lakemeta.hudi.metadata_table.records import check_lists_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakemeta.hudi.metadata_table.hfile import HFile, Read
-    from lakemeta.hudi.metadata_table.hfile_format import IndexEntry
     from lakemeta.hudi.metadata_table.merge import Layer, Record
     from lakemeta.storage import Storage
 
@@ -99,7 +100,7 @@ class PieceReader:
         return merged
 
     def _base_records(self, piece: Piece) -> dict[str, Record]:
-        wanted = {key.encode() for key in piece.keys}
+        wanted = {key.encode(errors="surrogatepass") for key in piece.keys}
         found = [(key, value) for key, value in self._base_pairs(piece) if key in wanted]
         where, schema = self.sources[0]
         records = avro.read_data(schema, [value for _, value in found], where)
@@ -114,9 +115,7 @@ class PieceReader:
             at = block.offset - start
             pairs = read_pairs(data[at : at + block.size], block.offset, self.codec, path)
             if pairs and not (block.key <= pairs[0][0] and (before is None or pairs[-1][0] < before)):
-                raise CorruptMetadataError(
-                    f"{path} is damaged at byte {block.offset}: a block holds keys that its index has elsewhere"
-                )
+                raise corrupt(path, block.offset, "a block holds keys that its index has elsewhere")
             yield from pairs
 
 
@@ -138,14 +137,17 @@ class FilesPartition:
         logs = tuple(logs)
         base = None if base_path is None else _open_base(storage, base_path)
         puts = (base, *(layer.puts for layer in logs))
-        sources = tuple((source.where, source.schema) if source else ("", "") for source in puts)
+        # One object for all equal schemas, which are long, or each of them would be shipped.
+        sources = tuple((source.where, intern(source.schema)) if source else ("", "") for source in puts)
+        for schema in {schema for _, schema in sources if schema}:
+            check_lists_files(schema, next(where for where, of in sources if of == schema))
         reader = PieceReader(storage, base_path, base.codec if base else "", sources)
         value = base.get(ALL_PARTITIONS.encode()) if base else None
         record = None if value is None else avro.read_datum(sources[0][1], value, sources[0][0])
         if (change := _change_of(logs, ALL_PARTITIONS)) is not None:
             record = reader.apply(change, record)
         listed = entries_of(record)
-        live = sorted((key for key, entry in listed.items() if not entry["isDeleted"]), key=str.encode)
+        live = sorted(key for key, entry in listed.items() if not entry["isDeleted"])
         return cls(reader, base, logs, tuple(live))
 
     @property
@@ -163,14 +165,14 @@ class FilesPartition:
 
         Raises CorruptMetadataError where the logs are damaged, as the walk comes there.
         """
-        keys = sorted(set(map(partition_key, partitions)), key=str.encode)
-        blocks = list(self.base.leaves()) if self.base else []
+        keys = sorted(set(map(partition_key, partitions)))  # Python's order of text is that of its UTF-8
+        blocks = _blocks(self.base) if self.base else []
         gathered = _Gathered(blocks)
         changes = _changes(self.logs)
         name, change = next(changes, (None, None))
         live = set(self.live_keys)
         for key in keys:
-            raw = key.encode()
+            raw = key.encode(errors="surrogatepass")  # a name that is no text is for others to refuse
             while name is not None and name < raw:
                 name, change = next(changes, (None, None))
             block = bisect_right(blocks, raw, key=lambda entry: entry.key) - 1 if key in live else -1
@@ -229,6 +231,18 @@ def _open_base(storage: Storage, path: str) -> HFile:
     start = max(0, size - _TAIL_BYTES)
     tail = storage.read_range(path, start, size - start)
     return open_stored_hfile(_reading_tail_once(storage, path, start, tail), size, path)
+
+
+def _blocks(base: HFile) -> list[IndexEntry]:
+    """Where the data blocks of the base file are; raises CorruptMetadataError if they are not one after the other."""
+    blocks = list(base.leaves())
+    behind = IndexEntry(b"", 0, 0)
+    for block in blocks:
+        start = behind.offset + behind.size
+        if block.size < 0 or not start <= block.offset <= base.end - block.size or (start and block.key <= behind.key):
+            raise corrupt(base.where, block.offset, "by its index, a block cannot be here")
+        behind = block
+    return blocks
 
 
 def _reading_tail_once(storage: Storage, path: str, start: int, tail: bytes) -> Read:

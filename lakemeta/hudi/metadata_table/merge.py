@@ -2,9 +2,8 @@
 
 Base file first, then blocks in order. Types 1 and 2 (``files``) are united entry by entry: an entry that is
 deleted takes away a live one, stays as a tombstone where there was none, and a size is the larger of old
-and new. Type 6 is united to the wider range unless the newer one is a tight bound. Of all other types the
-newest record counts. A DELETE block takes its keys away. Source: HoodieMetadataPayload.preCombine and
-combineAndGetUpdateValue.
+and new. Of records of single files the newest counts. A DELETE block takes its keys away. Source:
+HoodieMetadataPayload.preCombine and combineAndGetUpdateValue.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.logfile import BlockType
 from lakemeta.hudi.metadata_table.hfile import HFile, open_hfile
 from lakemeta.hudi.metadata_table.keys import FILE_SUFFIX_LENGTH
-from lakemeta.hudi.metadata_table.records import RecordType, decode_deleted_keys
+from lakemeta.hudi.metadata_table.records import decode_deleted_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -78,19 +77,6 @@ def records_about_files(slice_layers: Iterable[Layer], suffixes: frozenset[str])
     return {_text(key, record.source): record for key, record in records.items()}
 
 
-def merged_records(slice_layers: Iterable[Layer]) -> dict[str, Record]:
-    """Key -> merged record, with the field ``key`` filled in; deleted index records are left out."""
-    records: dict[str, Record] = {}
-    for layer in slice_layers:
-        if layer.puts is not None:
-            for key, record in _decoded(layer.puts):
-                older = records.get(key)
-                records[key] = record if older is None else merge_two(older, record, layer.puts.where)
-        for key in layer.deleted_keys:
-            records.pop(key, None)
-    return {key: {**record, "key": key} for key, record in records.items()}
-
-
 def live_files(key: str, record: Record | None) -> dict[str, int]:
     """File name -> size in bytes, from the merged record of one partition; a partition without one has no files.
 
@@ -107,23 +93,13 @@ def entries_of(record: Mapping[str, Any] | None) -> dict[str, Any]:
     return (record or {}).get("filesystemMetadata") or {}
 
 
-def _decoded(source: HFile) -> Iterator[tuple[str, Record]]:
-    entries = list(source.entries())
-    records = avro.read_data(source.schema, [value for _, value in entries], source.where)
-    for (key, _), record in zip(entries, records, strict=True):
-        yield _text(key, source), record
-
-
 def merge_two(older: Record, newer: Record, where: str) -> Record:
-    """A record with a newer one of the same key, which is from ``where``, on top."""
-    kind = newer.get("type")
-    if kind != older.get("type"):
-        raise CorruptMetadataError(f"{where} has a record of type {kind} on top of one of type {older.get('type')}")
-    if kind in (RecordType.ALL_PARTITIONS, RecordType.FILES):
-        return {**newer, "filesystemMetadata": _unite_files(entries_of(older), entries_of(newer))}
-    if kind == RecordType.PARTITION_STATS:
-        return _unite_ranges(older, newer)
-    return newer
+    """A record of the ``files`` partition with a newer one of the same key, which is from ``where``, on top."""
+    if newer.get("type") != older.get("type"):
+        raise CorruptMetadataError(
+            f"{where} has a record of type {newer.get('type')} on top of one of type {older.get('type')}"
+        )
+    return {**newer, "filesystemMetadata": _unite_files(entries_of(older), entries_of(newer))}
 
 
 def _unite_files(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,19 +115,6 @@ def _unite_files(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str
         else:
             del united[name]
     return united
-
-
-def _unite_ranges(older: Record, newer: Record) -> Record:
-    old, new = older["ColumnStatsMetadata"], newer["ColumnStatsMetadata"]
-    if not old or not new or old["isDeleted"] or new["isDeleted"] or new.get("isTightBound"):
-        return newer
-    united = dict(new)
-    for bound, choose in (("minValue", min), ("maxValue", max)):
-        both = [stats[bound] for stats in (old, new) if stats[bound] is not None]
-        united[bound] = choose(both, key=lambda wrapper: wrapper["value"]) if both else None
-    for total in ("valueCount", "nullCount", "totalSize", "totalUncompressedSize"):
-        united[total] = (old[total] or 0) + (new[total] or 0)
-    return {**newer, "ColumnStatsMetadata": united}
 
 
 def _text(key: bytes, source: HFile) -> str:

@@ -148,6 +148,19 @@ class RecordSchema:
         return avro.encode_long(kind.index("null"))
 
 
+def check_lists_files(schema: str, where: str) -> None:
+    """Raise CorruptMetadataError unless records of this Avro schema (JSON) can say which files a partition has."""
+    try:
+        fields = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
+        (entries,) = (branch["values"] for branch in fields["filesystemMetadata"] if branch != "null")
+        kinds = {field["name"]: field["type"] for field in entries["fields"]}
+        lists_files = (fields["type"], kinds["size"], kinds["isDeleted"]) == ("int", "long", "boolean")
+    except (ValueError, KeyError, TypeError):
+        lists_files = False
+    if not lists_files:
+        raise CorruptMetadataError(f"{where} is damaged: the schema of its records is none that lists files")
+
+
 def _file_map(files: Iterable[tuple[str, int, bool]]) -> bytes:
     # map<{size: long, isDeleted: boolean}>, by hand: fastavro checks a map of a union entry by entry first.
     long = avro.encode_long

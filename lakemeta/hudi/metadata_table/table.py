@@ -35,7 +35,7 @@ from lakemeta.hudi.metadata_table.deltacommit import (
 )
 from lakemeta.hudi.metadata_table.files import FilesPartition
 from lakemeta.hudi.metadata_table.hfile import open_hfile
-from lakemeta.hudi.metadata_table.merge import Layer, log_layers, merged_records, records_about_files
+from lakemeta.hudi.metadata_table.merge import Layer, log_layers, records_about_files
 from lakemeta.hudi.metadata_table.partitions import FILES, file_id_prefix, has_records_of_files
 from lakemeta.hudi.metadata_table.slices import INIT_PREFIX, Slice, Validity, counted_blocks, newest_slices
 from lakemeta.hudi.metadata_table.update import (
@@ -54,7 +54,6 @@ from lakemeta.hudi.timeline import State, Timeline, instant_file_name, parse_ins
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lakemeta.hudi.metadata_table.merge import Record
     from lakemeta.hudi.metadata_table.update import Left
     from lakemeta.hudi.properties import TableConfig
     from lakemeta.storage import Storage
@@ -149,14 +148,6 @@ class MetadataTable:
         """Partition path -> file name -> size in bytes, of every file that the data table has: all in memory."""
         files = self.files(assume_completed=assume_completed)
         return dict(files.listed(files.partitions))
-
-    def records(self, partition: str, *, assume_completed: str | None = None) -> dict[str, Record]:
-        """Key -> merged record of one of its partitions."""
-        records: dict[str, Record] = {}
-        validity = self._validity(assume_completed)
-        for group in self.slices(partition):
-            records |= merged_records(self._layers(partition, group, validity))
-        return records
 
     def check_writable(self, *own: str) -> None:
         """Raise UnsupportedFeatureError unless an action may be written here, whose own instants are ``own``."""

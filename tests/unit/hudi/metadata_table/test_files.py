@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta import avro
-from lakemeta.errors import CorruptMetadataError
+from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.hudi.logfile import LogBlock, read_blocks
 from lakemeta.hudi.metadata_table import files as reading
 from lakemeta.hudi.metadata_table import hfile_writer
@@ -195,3 +195,28 @@ def test_a_base_file_that_shrinks_is_damage() -> None:
     MemoryStorage("memory").replace(BASE, base[:1000])
     with pytest.raises(CorruptMetadataError, match=r"base\.hfile is damaged at byte"):
         dict(opening.listed(table))
+
+
+def small_base() -> bytes:
+    table = many(4, of=2)
+    pairs = [listed_partitions(*table), *((path, files(entries)) for path, entries in table.items())]
+    with patch.object(hfile_writer, "BLOCK_SIZE", 100):
+        return write_hfile(sorted((key.encode(), value) for key, value in pairs), SCHEMA.text, 0, codec="NONE")
+
+
+@given(st.integers(0, len(small_base()) - 1), st.integers(1, 255))
+def test_damage_gives_no_other_error(at: int, flip: int) -> None:
+    """Any byte of a file without compression or checksums: an error of ours, or an answer."""
+    base = bytearray(small_base())
+    base[at] ^= flip
+    try:
+        opening = opened(bytes(base))
+        listed = dict(opening.listed(["", *many(4)]))
+    except LakemetaError:
+        return
+    assert len(listed) == 5
+
+
+def test_a_name_that_is_no_text_has_no_files() -> None:
+    """It comes from elsewhere, and whoever makes a plan refuses it."""
+    assert dict(opened(small_base()).listed(["\udcff"])) == {"\udcff": {}}

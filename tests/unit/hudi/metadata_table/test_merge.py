@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hudi_mdt_records import SCHEMA, T1, files, hfile, log
+from hudi_mdt_records import SCHEMA, T1, files, hfile, log, merged_records
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +11,7 @@ from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block, read_blocks
 from lakemeta.hudi.metadata_table.hfile import open_hfile
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
-from lakemeta.hudi.metadata_table.merge import Layer, log_layers, merged_records, records_about_files
+from lakemeta.hudi.metadata_table.merge import Layer, log_layers, records_about_files
 from lakemeta.hudi.metadata_table.records import (
     RecordSchema,
     RecordType,
@@ -50,18 +50,8 @@ def test_a_delete_block_takes_keys_away() -> None:
 
 def test_records_of_different_types_do_not_merge() -> None:
     """One key is of one type."""
-    with pytest.raises(CorruptMetadataError, match="type 6 on top of one of type 2"):
-        merged(hfile(("p", files({}))), hfile(("p", stats(1, 2, 3))))
-
-
-def test_partition_stats_widen_unless_the_bound_is_tight() -> None:
-    """Ranges are united and counts added; a tight bound or a deletion replaces what was."""
-    base = hfile(("k", stats(3, 5, 10)))
-    wide = merged(base, hfile(("k", stats(1, None, 1))))["k"]["ColumnStatsMetadata"]
-    assert (wide["minValue"], wide["maxValue"], wide["valueCount"]) == ({"value": 1}, {"value": 5}, 11)
-    for replacing in ({"isTightBound": True}, {"isDeleted": True}):
-        newest = merged(base, hfile(("k", stats(4, 4, 1, **replacing))))["k"]["ColumnStatsMetadata"]
-        assert (newest["minValue"], newest["valueCount"]) == ({"value": 4}, 1)
+    with pytest.raises(CorruptMetadataError, match="type 2 on top of one of type 6"):
+        merged(hfile(("p", stats(1, 2, 3))), hfile(("p", files({}))))
 
 
 def test_records_about_files_are_found_by_the_end_of_their_keys() -> None:
@@ -77,9 +67,9 @@ def test_records_about_files_are_found_by_the_end_of_their_keys() -> None:
 
 def test_keys_that_are_no_text_are_damage() -> None:
     """Keys are UTF-8."""
-    base = write_hfile([(b"\xff", files({}))], SCHEMA.text, 0)
+    base = write_hfile([(b"\xff" + b"a" * 36, stats(1, 1, 1))], SCHEMA.text, 0)
     with pytest.raises(CorruptMetadataError, match="not UTF-8"):
-        merged(base)
+        records_about_files(all_layers(base, []), frozenset({"a" * 36}))
 
 
 def test_blocks_of_other_kinds_are_refused() -> None:
