@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections import defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,6 +18,7 @@ import attrs
 
 from lakemeta import __version__
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.words import count_of, html_table, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,9 +33,24 @@ def _strings(values: Iterable[str]) -> tuple[str, ...]:
 
 
 @attrs.frozen(slots=True)
+class SummaryRow:
+    """What a plan does for one reason in one partition: number of files and their bytes."""
+
+    partition: str
+    action: str
+    reason: str
+    files: int
+    bytes: int
+
+
+_Counted = tuple[tuple[str, str, str], int, int]  # (partition, action, reason), files, bytes
+
+
+@attrs.frozen(slots=True)
 class _OneFile:
     """An operation on one file; ``path`` is relative to the table root where the file lies under it."""
 
+    op: ClassVar[str]
     partition: str
     path: str
     size: int
@@ -44,6 +61,11 @@ class _OneFile:
     def sort_key(self) -> tuple[str, int, str]:
         """Order in the plan: by partition, then path."""
         return (self.partition, 0, self.path)
+
+    @property
+    def counted(self) -> _Counted:
+        """What it adds to the summary of a plan."""
+        return (self.partition, self.op, self.reason), 1, self.size
 
 
 @attrs.frozen(slots=True)
@@ -75,6 +97,11 @@ class DeletePartition:
         """Order in the plan: after the files of its partition."""
         return (self.partition, 1, self.path)
 
+    @property
+    def counted(self) -> _Counted:
+        """What it adds to the summary of a plan."""
+        return (self.partition, "drop directory", self.reason), 0, 0
+
 
 @attrs.frozen(slots=True)
 class Rewrite:
@@ -100,6 +127,19 @@ class Rewrite:
         """Order in the plan: by group number, the order in which groups are rewritten."""
         return ("", self.group, "")
 
+    @property
+    def counted(self) -> _Counted:
+        """What it adds to the summary of a plan."""
+        partition = "/".join(f"{name}={value}" for name, value in self.partition.items())
+        into = f"into {count_of(self.expected_outputs, 'file')}{self._matching}"
+        return (partition, self.op, into), len(self.inputs), self.bytes
+
+    @property
+    def _matching(self) -> str:
+        if self.wholly_matching is None:
+            return ""
+        return "; all rows match" if self.wholly_matching == len(self.inputs) else "; some rows may not match"
+
 
 @attrs.frozen(slots=True)
 class Expire:
@@ -115,6 +155,11 @@ class Expire:
     def sort_key(self) -> tuple[str, int, str]:
         """Order in the plan: by kind, then name."""
         return ("", 0, f"{self.kind}\0{self.name}")
+
+    @property
+    def counted(self) -> _Counted:
+        """What it adds to the summary of a plan."""
+        return (self.kind, self.op, self.reason), 1, 0
 
 
 Operation = Delete | Keep | DeletePartition | Rewrite | Expire
@@ -203,9 +248,20 @@ class Plan:
         return tuple(op.partition for op in self.operations if isinstance(op, DeletePartition))
 
     def _repr_html_(self) -> str:
-        from lakemeta.summary import plan_html
+        cells = [
+            (r.partition or "(table)", r.action, r.reason, str(r.files), human_bytes(r.bytes)) for r in self.summary()
+        ]
+        title = f"{self.header.plan} of {self.header.table}: {count_of(self.files, 'file')}, {human_bytes(self.bytes)}"
+        return html_table(title, ("partition", "action", "reason", "files", "bytes"), cells)
 
-        return plan_html(self)
+    def summary(self) -> list[SummaryRow]:
+        """The operations added up by partition, action and reason, in plan order."""
+        totals: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+        for op in self.operations:
+            key, files, size = op.counted
+            totals[key][0] += files
+            totals[key][1] += size
+        return [SummaryRow(*key, *counts) for key, counts in totals.items()]
 
     def to_lines(self) -> Iterator[str]:
         """The plan file, line by line, each with its newline."""

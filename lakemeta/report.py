@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from lakemeta.words import html_table
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -59,9 +61,9 @@ class Report:
         return not self.failed and not self.partial
 
     def _repr_html_(self) -> str:
-        from lakemeta.summary import report_html
-
-        return report_html(self)
+        facts = {k: v for k, v in self.to_json().items() if k not in ("notes", "failed", "version")}
+        cells = [(key, str(value)) for key, value in facts.items()]
+        return html_table(f"{self.plan} of {self.table}", ("field", "value"), cells)
 
     def to_json(self) -> dict[str, Json]:
         """The report as one JSON object: the engine's result names beside our own totals."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lakemeta.cli.output import show_plan, show_report
-from lakemeta.summary import count_of, human_bytes
+from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
     from lakemeta.hudi import HudiTable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lakemeta.plan import Delete, DeletePartition, Keep, operation_to_json
-from lakemeta.summary import count_of, human_bytes, summarise
+from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,7 +118,7 @@ def _matching(whole: int, others: int) -> str:
 
 
 def _summary(plan: Plan) -> None:
-    rows = summarise(plan)
+    rows = plan.summary()
     cells = [(r.partition or "(table)", r.action, r.reason, f"{r.files:,}", human_bytes(r.bytes)) for r in rows]
     table("", ("partition", "action", "reason", "files", "bytes"), cells[:_ROWS], ("files", "bytes"))
     if len(rows) > _ROWS:

@@ -22,7 +22,7 @@ from lakemeta.hudi.metadata_check import check_metadata_table
 from lakemeta.hudi.planning import timezone
 from lakemeta.hudi.rollback import decode_rollback_plan
 from lakemeta.hudi.timeline import WRITES
-from lakemeta.summary import count_of, human_bytes
+from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.finding import Finding, examples
 from lakemeta.hudi.heartbeat import HEARTBEAT_FOLDER
 from lakemeta.hudi.rollback_planning import MARKER_FOLDER
-from lakemeta.summary import count_of
+from lakemeta.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

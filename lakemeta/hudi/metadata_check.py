@@ -20,7 +20,7 @@ from lakemeta.hudi.finding import Finding, examples
 from lakemeta.hudi.load import load_timeline
 from lakemeta.hudi.metadata import decode_cleaner_plan
 from lakemeta.hudi.metadata_table.table import MetadataTable
-from lakemeta.summary import count_of, human_bytes
+from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

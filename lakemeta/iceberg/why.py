@@ -12,7 +12,7 @@ from lakemeta.iceberg.rewrite import RewriteOptions
 from lakemeta.iceberg.scanning import live_deletes, scan
 from lakemeta.iceberg.strict_evaluators import all_rows_match
 from lakemeta.iceberg.where import parse_where
-from lakemeta.summary import count_of
+from lakemeta.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

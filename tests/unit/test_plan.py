@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.plan import Delete, DeletePartition, Expire, Keep, Plan, PlanHeader, Rewrite
+from lakemeta.plan import Delete, DeletePartition, Expire, Keep, Plan, PlanHeader, Rewrite, SummaryRow
 
 HEADER = PlanHeader("hudi.clean", "/t", 9, "20260101000000000", {"b": "2", "a": "1"}, {"partitions": 1}, "lakemeta x")
 names = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -135,3 +135,42 @@ def test_operations_of_others(line: dict[str, Any]) -> None:
 
     with pytest.raises(CorruptMetadataError, match="line 4 of the plan is not"):
         operation_from_json(line, 4)
+
+
+ESCAPED = PlanHeader("hudi.clean", "/t/<x>", 9, None)
+
+
+def test_operations_are_added_up() -> None:
+    """One row for each partition, action and reason, in plan order."""
+    plan = Plan(
+        ESCAPED,
+        [
+            Delete("p1", "p1/a", 1, "superseded"),
+            Delete("p1", "p1/b", 2, "superseded"),
+            Delete("p1", "p1/c", 4, "replaced"),
+            Keep("p2", "p2/a", 8, "latest_slice"),
+            DeletePartition("p3", "p3", "no_live_file_group"),
+            Rewrite(0, {"a": 1, "b": None}, 0, ["x", "y"], [], 16, 1),
+            Expire("snapshot", "77", "expired"),
+        ],
+    )
+    assert set(plan.summary()) == {
+        SummaryRow("p1", "delete", "superseded", 2, 3),
+        SummaryRow("p1", "delete", "replaced", 1, 4),
+        SummaryRow("p2", "keep", "latest_slice", 1, 8),
+        SummaryRow("p3", "drop directory", "no_live_file_group", 0, 0),
+        SummaryRow("a=1/b=None", "rewrite", "into 1 file", 2, 16),
+        SummaryRow("snapshot", "expire", "expired", 1, 0),
+    }
+
+
+def test_a_notebook_shows_twenty_rows() -> None:
+    """The HTML form is short, says how much more there is, and escapes what is in it."""
+    plan = Plan(ESCAPED, [Delete(f"p{n:02}<", f"p{n:02}</a", 1, "superseded") for n in range(23)])
+    html = plan._repr_html_()
+    assert html.count("<tr>") == 21
+    assert "and 3 more rows" in html
+    assert "<x>" not in html
+    assert "p01&lt;" in html
+    assert "more rows" not in Plan(ESCAPED, [Delete("", "a", 1, "x")])._repr_html_()
+    assert "(table)" in Plan(ESCAPED, [Delete("", "a", 1, "x")])._repr_html_()
