@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakemeta.errors import LakemetaError
+from lakemeta.errors import LakemetaError, StorageError
 from lakemeta.executor import nearby
 from lakemeta.hudi.listing import plan_files
 
@@ -33,7 +33,8 @@ def plan_listed(
 ) -> Iterator[PartitionRow | Unreadable]:
     """Plan these partitions in the order of their keys; one that the metadata table does not list has no files.
 
-    A piece on its own, as those of small tables are, is not worth shipping.
+    Raises StorageError if the metadata table cannot be read; judging reads nothing. A piece on its own, as those of
+    small tables are, is not worth shipping.
     """
     pieces = _pieces(files, partitions)
     first = list(islice(pieces, 2))
@@ -57,6 +58,8 @@ def _plan(
             continue
         try:
             listed = reader.read(piece)
+        except StorageError:
+            raise  # an executor may try again, and elsewhere
         except LakemetaError as error:
             yield Unreadable(error)
             continue

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import attrs
 
-from lakemeta.errors import LakemetaError, OptionError
+from lakemeta.errors import LakemetaError, OptionError, StorageError
 from lakemeta.hudi.boundary import partitions_touched
 from lakemeta.hudi.clean import DROPPED
 from lakemeta.hudi.decision import Decision, decide
@@ -181,11 +181,13 @@ def _from_metadata_table(search: _Search, touched: list[str] | None) -> _Collect
         return error
     partitions = filter(search.options.wants, files.partitions) if touched is None else touched
     collected = _Collected()
-    rows = plan_listed(files, context, search.executor, partitions, explain=search.explain)
-    for row in rows:
-        if isinstance(row, Unreadable):
-            return row.error
-        collected.add(row)
+    try:
+        for row in plan_listed(files, context, search.executor, partitions, explain=search.explain):
+            if isinstance(row, Unreadable):
+                return row.error
+            collected.add(row)
+    except StorageError as error:
+        return error
     return collected
 
 

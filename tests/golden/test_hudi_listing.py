@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,10 @@ import pytest
 from executors import Cluster
 from hudi_mdt_cases import unpack_case
 
-from lakemeta.errors import CorruptMetadataError, LakemetaError, OptionError, UnsupportedFeatureError
+from lakemeta.errors import CorruptMetadataError, LakemetaError, OptionError, StorageError, UnsupportedFeatureError
+from lakemeta.executor import batched
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.metadata_table.files import FilesPartition, Piece
+from lakemeta.hudi.metadata_table.files import FilesPartition, Piece, PieceReader
 from lakemeta.hudi.metadata_table.merge import live_files
 
 NAMES = sorted(p.name.removesuffix(".tar.xz") for p in (Path(__file__).parent / "data/hudi_mdt").glob("*.tar.xz"))
@@ -103,6 +104,47 @@ def test_what_is_wrong_with_files_is_no_matter_of_the_metadata_table(
     monkeypatch.setattr("lakemeta.hudi.metadata_listing.plan_files", refusing)
     with pytest.raises(UnsupportedFeatureError, match="cannot be judged"):
         table.plan_clean(OPTIONS)
+
+
+class TryingTwice:
+    """Stands for executors that do work again that storage has failed."""
+
+    def map_batches(
+        self, fn: Callable[[Sequence[Any]], Iterable[Any]], items: Iterable[Any], *, batch_size: int
+    ) -> Iterator[Any]:
+        for batch in batched(items, batch_size):
+            try:
+                yield from list(fn(batch))
+            except StorageError:
+                yield from list(fn(batch))
+
+
+def test_storage_may_fail_once_where_executors_try_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing that cannot be read is worth another try; if that is of no use, storage is listed."""
+    table = unpack(NAMES[0], tmp_path)
+    expected = table.plan_clean(OPTIONS, listing="metadata")
+    reads = 0
+
+    def failing(times: int) -> Callable[[PieceReader, Piece], Any]:
+        def read(reader: PieceReader, piece: Piece) -> Any:
+            nonlocal reads
+            reads += 1
+            if reads <= times:
+                raise StorageError("slow down")
+            return whole(reader, piece)
+
+        return read
+
+    whole = PieceReader.read
+    monkeypatch.setattr(PieceReader, "read", failing(1))
+    assert table.plan_clean(OPTIONS, executor=TryingTwice()) == expected
+    assert reads == 2
+    monkeypatch.setattr(PieceReader, "read", failing(10))
+    plan = table.plan_clean(OPTIONS, executor=TryingTwice())
+    assert plan.operations == expected.operations
+    assert plan.header.facts["notes"][0].endswith("cannot be used: slow down")
+    with pytest.raises(StorageError, match="slow down"):
+        table.plan_clean(OPTIONS, listing="metadata")
 
 
 def test_a_listing_is_shipped_unless_it_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

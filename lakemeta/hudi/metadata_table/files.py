@@ -6,7 +6,8 @@ Rules of this module:
    index of the base file cuts what there is about them into pieces: data blocks that lie next to each other, with what
    the logs say of the same keys. A piece is small, and can be shipped.
 2. Who has a piece reads the data blocks, decodes and merges. Here, only the record of all partitions is decoded.
-3. A partition that is not in the list of partitions has no files, whatever its record says.
+3. A partition that is not in the list of partitions has no files, whatever its record says. One that is in it has a
+   record, or the metadata table is damaged: a partition that seems empty would be dropped.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ import attrs
 
 from lakemeta import avro
 from lakemeta.hudi.metadata_table.hfile import open_stored_hfile, read_pairs
-from lakemeta.hudi.metadata_table.hfile_format import IndexEntry, corrupt
+from lakemeta.hudi.metadata_table.hfile_format import corrupt
 from lakemeta.hudi.metadata_table.keys import ALL_PARTITIONS, partition_key, partition_path
 from lakemeta.hudi.metadata_table.merge import entries_of, live_files, merge_two
-from lakemeta.hudi.metadata_table.records import check_lists_files
+from lakemeta.hudi.metadata_table.records import RecordType, check_lists_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakemeta.hudi.metadata_table.hfile import HFile, Read
+    from lakemeta.hudi.metadata_table.hfile_format import IndexEntry
     from lakemeta.hudi.metadata_table.merge import Layer, Record
     from lakemeta.storage import Storage
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     Listed = tuple[str, dict[str, int]]  # partition path, file name -> size in bytes
 
 PIECE_BYTES: Final = 256 * 1024
+_PIECE_BYTES_HERE: Final = 8 * PIECE_BYTES  # where they are read one after the other, and each read takes a while
 _TAIL_BYTES: Final = 64 * 1024
 _KEY_BYTES: Final = 64
 
@@ -55,10 +58,12 @@ class Change(NamedTuple):
 class Piece(NamedTuple):
     """Some partitions, by key and in order: the blocks of the base file they may be in, and what the logs say of them.
 
-    ``before`` is the key that the block after the last one starts with, if there is one.
+    ``unused`` are those that are not in use. ``before`` is the key that the block after the last one starts with, if
+    there is one.
     """
 
     keys: tuple[str, ...]
+    unused: frozenset[str]
     blocks: tuple[IndexEntry, ...]
     before: bytes | None
     changes: dict[str, Change]
@@ -82,13 +87,14 @@ class PieceReader:
         Raises CorruptMetadataError for damage, StorageError if the base file cannot be read.
         """
         records = self._base_records(piece) if piece.blocks else {}
-        listed: list[Listed] = []
-        for key in piece.keys:
-            record = records.get(key)
-            if (change := piece.changes.get(key)) is not None:
-                record = self.apply(change, record)
-            listed.append((partition_path(key), live_files(key, record)))
-        return listed
+        return [(partition_path(key), self._files(key, piece, records.get(key))) for key in piece.keys]
+
+    def _files(self, key: str, piece: Piece, record: Record | None) -> dict[str, int]:
+        if key in piece.unused:
+            return {}
+        if (change := piece.changes.get(key)) is not None:
+            record = self.apply(change, record)
+        return live_files(key, record)
 
     def apply(self, change: Change, record: Record | None) -> Record | None:
         """A record of the base file with what the logs say of it on top."""
@@ -146,7 +152,7 @@ class FilesPartition:
         record = None if value is None else avro.read_datum(sources[0][1], value, sources[0][0])
         if (change := _change_of(logs, ALL_PARTITIONS)) is not None:
             record = reader.apply(change, record)
-        listed = entries_of(record)
+        listed = entries_of(record, ALL_PARTITIONS, RecordType.ALL_PARTITIONS)
         live = sorted(key for key, entry in listed.items() if not entry["isDeleted"])
         return cls(reader, base, logs, tuple(live))
 
@@ -157,17 +163,20 @@ class FilesPartition:
 
     def listed(self, partitions: Iterable[str]) -> Iterator[Listed]:
         """The files of these partitions, one after the other and not in the order given."""
-        for piece in self.pieces(partitions):
+        for piece in self.pieces(partitions, _PIECE_BYTES_HERE):
             yield from self.reader.read(piece)
 
-    def pieces(self, partitions: Iterable[str]) -> Iterator[Piece]:
+    def pieces(self, partitions: Iterable[str], size: int = PIECE_BYTES) -> Iterator[Piece]:
         """What there is about these partitions, cut into pieces in the order of keys; one that is not in use is empty.
 
-        Raises CorruptMetadataError where the logs are damaged, as the walk comes there.
+        A piece is done once it has ``size`` bytes of the base file or of logs. Raises CorruptMetadataError where the
+        logs are damaged, as the walk comes there.
         """
         keys = sorted(set(map(partition_key, partitions)))  # Python's order of text is that of its UTF-8
-        blocks = _blocks(self.base) if self.base else []
-        gathered = _Gathered(blocks)
+        if not keys:
+            return
+        blocks = self.base.blocks() if self.base else []
+        gathered = _Gathered(blocks, size)
         changes = _changes(self.logs)
         name, change = next(changes, (None, None))
         live = set(self.live_keys)
@@ -175,10 +184,11 @@ class FilesPartition:
             raw = key.encode(errors="surrogatepass")  # a name that is no text is for others to refuse
             while name is not None and name < raw:
                 name, change = next(changes, (None, None))
-            block = bisect_right(blocks, raw, key=lambda entry: entry.key) - 1 if key in live else -1
+            used = key in live
+            block = bisect_right(blocks, raw, key=lambda entry: entry.key) - 1 if used else -1
             if gathered.is_full(block):
                 yield gathered.piece()
-            gathered.add(key, block, change if name == raw and key in live else None)
+            gathered.add(key, block, change if name == raw and used else None, used=used)
         if gathered.keys:
             yield gathered.piece()
 
@@ -186,42 +196,47 @@ class FilesPartition:
 class _Gathered:
     """The piece that is being put together."""
 
-    def __init__(self, blocks: Sequence[IndexEntry]) -> None:
+    def __init__(self, blocks: Sequence[IndexEntry], size: int) -> None:
         self._all = blocks
+        self._size = size
         self._begin()
 
     def _begin(self) -> None:
         self.keys: list[str] = []
+        self._unused: set[str] = set()
         self._first = self._last = -1
         self._changes: dict[str, Change] = {}
-        self._bytes = 0
+        self._carried = self._pointed_at = 0  # bytes that a piece has itself, and bytes of its blocks
 
     def is_full(self, block: int) -> bool:
         """True if a key that may be in this block (-1: in none) belongs into the next piece.
 
-        The keys of one block stay together, and blocks of one piece lie next to each other.
+        Blocks of one piece lie next to each other. One block may serve several pieces, since any number of keys that
+        only the logs know come after the last key of the base file.
         """
-        if block >= 0 and block == self._last:
-            return False
-        apart = block >= 0 and self._last >= 0 and block != self._last + 1
-        return self._bytes >= PIECE_BYTES or apart
+        if block < 0 or block == self._last:
+            return self._carried >= self._size
+        apart = self._last >= 0 and block != self._last + 1
+        return apart or self._carried + self._pointed_at >= self._size
 
-    def add(self, key: str, block: int, change: Change | None) -> None:
+    def add(self, key: str, block: int, change: Change | None, *, used: bool) -> None:
         self.keys.append(key)
-        self._bytes += len(key) + _KEY_BYTES
+        self._carried += len(key) + _KEY_BYTES
+        if not used:
+            self._unused.add(key)
         if block >= 0 and block != self._last:
             self._first = block if self._first < 0 else self._first
             self._last = block
-            self._bytes += self._all[block].size
+            self._pointed_at += self._all[block].size
         if change is not None:
             self._changes[key] = change
-            self._bytes += sum(len(value) for _, value in change.values)
+            self._carried += sum(len(value) for _, value in change.values)
 
     def piece(self) -> Piece:
         """What was gathered; the next piece begins."""
         blocks = self._all[self._first : self._last + 1] if self._last >= 0 else ()
         before = self._all[self._last + 1].key if 0 <= self._last < len(self._all) - 1 else None
-        piece = Piece(tuple(self.keys), tuple(blocks), before, self._changes)
+        piece = Piece(tuple(self.keys), frozenset(self._unused), tuple(blocks), before, self._changes)
         self._begin()
         return piece
 
@@ -231,18 +246,6 @@ def _open_base(storage: Storage, path: str) -> HFile:
     start = max(0, size - _TAIL_BYTES)
     tail = storage.read_range(path, start, size - start)
     return open_stored_hfile(_reading_tail_once(storage, path, start, tail), size, path)
-
-
-def _blocks(base: HFile) -> list[IndexEntry]:
-    """Where the data blocks of the base file are; raises CorruptMetadataError if they are not one after the other."""
-    blocks = list(base.leaves())
-    behind = IndexEntry(b"", 0, 0)
-    for block in blocks:
-        start = behind.offset + behind.size
-        if block.size < 0 or not start <= block.offset <= base.end - block.size or (start and block.key <= behind.key):
-            raise corrupt(base.where, block.offset, "by its index, a block cannot be here")
-        behind = block
-    return blocks
 
 
 def _reading_tail_once(storage: Storage, path: str, start: int, tail: bytes) -> Read:

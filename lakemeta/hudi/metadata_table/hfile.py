@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from itertools import pairwise
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,8 @@ _NOT_IN_ORDER = "the keys of a block are not in order"
 class HFile:
     """An open HFile. ``info`` is its file info, ``entry_count`` the number of its key-value pairs.
 
-    ``read`` gives bytes of it by offset and length, ``end`` is where its trailer begins.
+    ``read`` gives bytes of it by offset and length, ``end`` is where its trailer begins, and ``first_and_last`` are the
+    offsets that the trailer gives of its data blocks.
     """
 
     where: str
@@ -61,6 +63,7 @@ class HFile:
     end: int
     codec: str
     entry_count: int
+    first_and_last: tuple[int | None, int | None]
     index: tuple[IndexEntry, ...] = attrs.field(repr=False)
     index_levels: int
     info: Mapping[str, bytes] = attrs.field(repr=False)
@@ -77,7 +80,7 @@ class HFile:
         """Every (key, value) in key order; raises CorruptMetadataError where the file is damaged."""
         found = 0
         last = b""
-        for leaf in self.leaves():
+        for leaf in self._leaves(self.index, self.index_levels):
             pairs = self._pairs(leaf)
             if pairs and pairs[0][0] <= last:
                 raise corrupt(self.where, leaf.offset, _NOT_IN_ORDER)
@@ -98,9 +101,24 @@ class HFile:
                 return dict(self._pairs(entries[at])).get(key)
             entries, level = self._index_block(entries[at]), level - 1
 
-    def leaves(self) -> Iterator[IndexEntry]:
-        """Where its data blocks are, in key order."""
-        return self._leaves(self.index, self.index_levels)
+    def blocks(self) -> list[IndexEntry]:
+        """Where its data blocks are, in key order.
+
+        Raises CorruptMetadataError if they are not one after the other, or are not all there: nothing but the codec
+        guards the index, and what it misses would seem to have no entries.
+        """
+        blocks = list(self._leaves(self.index, self.index_levels))
+        for before, block in pairwise([IndexEntry(b"", 0, 0), *blocks]):
+            after = before.offset + before.size
+            # Only blocks of an index of several levels lie between data blocks.
+            fits = block.offset == after if self.index_levels == 1 else block.offset >= after
+            if not fits or not 0 < block.size <= self.end - block.offset or (after and block.key <= before.key):
+                raise corrupt(self.where, block.offset, "by its index, a block cannot be here")
+        if blocks and (blocks[0].offset, blocks[-1].offset) != self.first_and_last:
+            raise corrupt(self.where, self.end, "its index does not have the blocks that the trailer names")
+        if not blocks and self.entry_count:
+            raise corrupt(self.where, self.end, f"its index is empty, and the trailer says {self.entry_count} entries")
+        return blocks
 
     def _leaves(self, entries: tuple[IndexEntry, ...], level: int) -> Iterator[IndexEntry]:
         for entry in entries:
@@ -168,10 +186,10 @@ def open_stored_hfile(read: Read, size: int, where: str) -> HFile:
     if magic != ROOT_INDEX:
         raise corrupt(where, index_at, f"the root index was expected, not {magic!r}")
     try:
-        index = parse_root_index(body, trailer.get(5, 0))
+        index = parse_root_index(body, trailer.get(5, 0), whole=levels == 1)
     except (struct.error, ValueError, IndexError) as error:
         raise corrupt(where, index_at, "the root index is damaged") from error
-    return HFile(where, read, end, codec, trailer.get(7, 0), index, levels, info)
+    return HFile(where, read, end, codec, trailer.get(7, 0), (trailer.get(9), trailer.get(10)), index, levels, info)
 
 
 def _from(read: Read, offset: int, end: int) -> bytes:

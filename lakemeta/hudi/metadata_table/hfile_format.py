@@ -88,8 +88,11 @@ def _check_crc32(block: bytes, sums: bytes, per_checksum: int, where: str, offse
         raise corrupt(where, offset, "the checksum of a block does not fit")
 
 
-def parse_root_index(body: bytes, count: int) -> tuple[IndexEntry, ...]:
-    """The entries of a root index; raises ValueError, IndexError or struct.error if they do not parse."""
+def parse_root_index(body: bytes, count: int, *, whole: bool) -> tuple[IndexEntry, ...]:
+    """The entries of a root index; raises ValueError, IndexError or struct.error if they do not parse.
+
+    They are the ``whole`` body where the root index is the only one; over others it ends with where the middle is.
+    """
     entries: list[IndexEntry] = []
     position = 0
     for _ in range(count):
@@ -100,6 +103,8 @@ def parse_root_index(body: bytes, count: int) -> tuple[IndexEntry, ...]:
             raise ValueError("a key runs past the end")
         entries.append(IndexEntry(_row(key), offset, size))
         position += length
+    if whole and position != len(body):
+        raise ValueError("there are more entries than the trailer says")
     return tuple(entries)
 
 

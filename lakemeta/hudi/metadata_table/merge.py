@@ -17,7 +17,7 @@ from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.logfile import BlockType
 from lakemeta.hudi.metadata_table.hfile import HFile, open_hfile
 from lakemeta.hudi.metadata_table.keys import FILE_SUFFIX_LENGTH
-from lakemeta.hudi.metadata_table.records import decode_deleted_keys
+from lakemeta.hudi.metadata_table.records import RecordType, decode_deleted_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -78,19 +78,27 @@ def records_about_files(slice_layers: Iterable[Layer], suffixes: frozenset[str])
 
 
 def live_files(key: str, record: Record | None) -> dict[str, int]:
-    """File name -> size in bytes, from the merged record of one partition; a partition without one has no files.
+    """File name -> size in bytes, from the merged record of one partition in use.
 
-    Raises CorruptMetadataError if a live file has no size.
+    Raises CorruptMetadataError if there is none, or a live file has no size.
     """
-    live = {name: file["size"] for name, file in entries_of(record).items() if not file["isDeleted"]}
+    entries = entries_of(record, key, RecordType.FILES)
+    live = {name: file["size"] for name, file in entries.items() if not file["isDeleted"]}
     if live and min(live.values()) <= 0:
         raise CorruptMetadataError(f"the metadata table has a file without size in partition {key!r}; rebuild it")
     return live
 
 
-def entries_of(record: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Name -> entry of a record of the ``files`` partition, deleted ones too."""
-    return (record or {}).get("filesystemMetadata") or {}
+def entries_of(record: Record | None, key: str, kind: RecordType) -> dict[str, Any]:
+    """Name -> entry of a record of the ``files`` partition, deleted ones too.
+
+    Raises CorruptMetadataError if there is no such record, or it is of another type: what it lists would seem to be
+    nothing.
+    """
+    if record is None or record["type"] != kind:
+        found = "no record" if record is None else f"a record of type {record['type']}"
+        raise CorruptMetadataError(f"the metadata table has {found} for {key!r} among those of files; rebuild it")
+    return _entries(record)
 
 
 def merge_two(older: Record, newer: Record, where: str) -> Record:
@@ -99,7 +107,12 @@ def merge_two(older: Record, newer: Record, where: str) -> Record:
         raise CorruptMetadataError(
             f"{where} has a record of type {newer.get('type')} on top of one of type {older.get('type')}"
         )
-    return {**newer, "filesystemMetadata": _unite_files(entries_of(older), entries_of(newer))}
+    return {**newer, "filesystemMetadata": _unite_files(_entries(older), _entries(newer))}
+
+
+def _entries(record: Record) -> dict[str, Any]:
+    entries: dict[str, Any] = record.get("filesystemMetadata") or {}
+    return entries
 
 
 def _unite_files(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:

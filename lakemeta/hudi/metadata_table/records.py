@@ -80,7 +80,10 @@ def decode_deleted_keys(content: bytes, where: str) -> list[str]:
     if length != len(content) - _INTS.size:
         raise CorruptMetadataError(f"{where}: a DELETE block says {length} bytes and has {len(content) - _INTS.size}")
     deletions = avro.read_datum(_DELETE_LIST, content[_INTS.size :], where)["deleteRecordList"]
-    return [deletion["recordKey"] for deletion in deletions]
+    keys = [deletion["recordKey"] for deletion in deletions]
+    if None in keys:
+        raise CorruptMetadataError(f"{where}: a DELETE block deletes a record without key")
+    return keys
 
 
 def encode_deleted_keys(partition: str, keys: Iterable[str]) -> bytes:

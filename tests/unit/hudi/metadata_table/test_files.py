@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 from faults import WrappedStorage
+from hbase_files import hbase_file
 from hudi_mdt_records import SCHEMA, T1, files, hfile, log
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from lakemeta.hudi.metadata_table import hfile_writer
 from lakemeta.hudi.metadata_table.files import FilesPartition
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
 from lakemeta.hudi.metadata_table.merge import log_layers
+from lakemeta.hudi.metadata_table.records import RecordType
 from lakemeta.storage.remote import MemoryStorage
 
 ALL = "__all_partitions__"
@@ -37,7 +39,8 @@ def key(path: str) -> str:
 
 
 def listed_partitions(*live: str, gone: Iterable[str] = ()) -> tuple[str, bytes]:
-    return ALL, files({**{key(p): (0, False) for p in live}, **{key(p): (0, True) for p in gone}})
+    listed = {**{key(p): (0, False) for p in live}, **{key(p): (0, True) for p in gone}}
+    return ALL, files(listed, RecordType.ALL_PARTITIONS)
 
 
 def opened(base: bytes | None, *contents: bytes | list[str]) -> FilesPartition:
@@ -54,8 +57,12 @@ def listing(base: bytes | None, *contents: bytes | list[str]) -> dict[str, dict[
     return dict(opening.listed(opening.partitions))
 
 
+def encoded(layer: dict[str, Files]) -> list[tuple[str, bytes]]:
+    return [(key(path), files(entries)) for path, entries in layer.items()]
+
+
 def put(layer: dict[str, Files]) -> bytes:
-    return hfile(*((key(path), files(entries)) for path, entries in layer.items()))
+    return hfile(*encoded(layer))
 
 
 def reference(written: Iterable[dict[str, Files] | list[str]]) -> dict[str, dict[str, int]]:
@@ -76,35 +83,48 @@ def reference(written: Iterable[dict[str, Files] | list[str]]) -> dict[str, dict
     return live
 
 
-@given(st.none() | records, layers, st.lists(paths, unique=True), st.lists(paths, unique=True), st.integers(1, 500))
+@given(st.none() | records, layers, st.lists(paths, unique=True), st.integers(1, 500), st.integers(1, 500))
 def test_pieces_give_what_was_written(
     base: dict[str, Files] | None,
     above: list[dict[str, Files] | list[str]],
-    live: list[str],
     asked: list[str],
+    block_bytes: int,
     piece_bytes: int,
 ) -> None:
     """However small pieces and blocks are, and wherever they are read; files come and go, and sizes only grow."""
-    contents = [[key(p) for p in layer] if isinstance(layer, list) else put(layer) for layer in above]
-    where = hfile(listed_partitions(*live))
-    with patch.object(hfile_writer, "BLOCK_SIZE", 40), patch.object(reading, "PIECE_BYTES", piece_bytes):
-        opening = opened(put(base) if base is not None else None, *contents, where)
-        pieces = list(opening.pieces(asked))
     expected = reference([base or {}, *above])
+    live = [path for number, path in enumerate(sorted(expected)) if number % 3]
+    with patch.object(hfile_writer, "BLOCK_SIZE", block_bytes):
+        contents = [[key(p) for p in layer] if isinstance(layer, list) else put(layer) for layer in above]
+        below = None if base is None else hfile(listed_partitions("gone"), *encoded(base))
+        opening = opened(below, *contents, hfile(listed_partitions(*live, gone=["gone"])))
+    pieces = list(opening.pieces(asked, piece_bytes))
     assert [key for piece in pieces for key in piece.keys] == sorted(map(key, asked))
     shipped = pickle.loads(pickle.dumps((opening.reader, pieces)))
     found = dict(item for piece in shipped[1] for item in shipped[0].read(piece))
-    assert found == {path: expected.get(path, {}) if path in live else {} for path in asked}
-    assert sorted(opening.partitions) == sorted(live)
+    assert found == {path: expected[path] if path in live else {} for path in asked}
+    assert sorted(opening.partitions) == live
 
 
 def test_a_deleted_partition_is_not_listed() -> None:
     """Its entry in the list of partitions is deleted, or was never there."""
-    base = hfile(listed_partitions("p", ""), ("p", files({"a": (1, False)})))
+    base = hfile(listed_partitions("p", ""), ("p", files({"a": (1, False)})), (".", files({})))
     gone = hfile(listed_partitions(gone=("p", "q")))
     assert listing(base) == {"": {}, "p": {"a": 1}}
     assert listing(base, gone, ["p"]) == {"": {}}
-    assert listing(base, [ALL]) == {}
+
+
+def test_what_lists_nothing_by_mistake_is_damage() -> None:
+    """A partition in use without a record of its files would be dropped, and so would all without a list of them."""
+    base = hfile(listed_partitions("p"), ("p", files({"a": (1, False)})))
+    with pytest.raises(CorruptMetadataError, match="no record for 'p'"):
+        listing(base, ["p"])
+    with pytest.raises(CorruptMetadataError, match="no record for '__all_partitions__'"):
+        listing(base, [ALL])
+    with pytest.raises(CorruptMetadataError, match="no record for '__all_partitions__'"):
+        listing(None)
+    with pytest.raises(CorruptMetadataError, match="a record of type 3 for 'p'"):
+        listing(hfile(listed_partitions("p"), ("p", files({"a": (1, False)}, RecordType.COLUMN_STATS))))
 
 
 def test_a_live_file_without_size_is_damage() -> None:
@@ -152,7 +172,7 @@ class ReadLog(WrappedStorage):
 def test_pieces_are_small_and_read_once() -> None:
     """Of a base file the end is read to open it, then every block once, some hundreds of kB at a time."""
     table = many(8000)
-    base = hfile(listed_partitions(*table), *((path, files(entries)) for path, entries in table.items()))
+    base = hfile(listed_partitions(*table), *encoded(table))
     storage = ReadLog()
     storage.replace(BASE, base)
     opening = FilesPartition.open(storage, BASE, ())
@@ -165,10 +185,38 @@ def test_pieces_are_small_and_read_once() -> None:
     assert sum(storage.lengths) < len(base)
 
 
+@pytest.mark.parametrize("base", [None, "other partitions", "some of them"])
+def test_pieces_of_what_only_logs_know_are_small(base: str | None) -> None:
+    """All keys after the last one of the base file are in its last block, as far as its index goes."""
+    table = many(3000)
+    before = {"some of them": many(100), "other partitions": {"a": {"f": (1, False)}}}.get(base or "", {})
+    opening = opened(hfile(listed_partitions(*before), *encoded(before)) if base else None, put(table), all_of(table))
+    pieces = list(opening.pieces(table))
+    assert len(pieces) > 5
+    assert max(len(pickle.dumps(piece)) for piece in pieces) < 2 * reading.PIECE_BYTES
+    expected = reference([before, table])
+    assert dict(opening.listed(table)) == {path: expected[path] for path in table}
+
+
+def all_of(table: dict[str, Files]) -> bytes:
+    return hfile(listed_partitions(*table))
+
+
+def test_partitions_that_are_not_in_use_cut_no_block() -> None:
+    """Asked for between others, they are in no block, and the others stay together."""
+    table = many(3000)
+    used = [path for number, path in enumerate(table) if number % 2]
+    base = hfile(listed_partitions(*used), *encoded(table))
+    whole, half = opened(hfile(listed_partitions(*table), *encoded(table))), opened(base)
+    assert len(list(half.pieces(table))) <= len(list(whole.pieces(table))) + 1
+    listed = dict(half.listed(table))
+    assert {path for path, files in listed.items() if files} == set(used)
+
+
 def test_of_few_partitions_few_blocks_are_read() -> None:
     """Blocks between them are not touched; what is not in use is in no block."""
     table = many(8000)
-    base = hfile(listed_partitions(*table), *((path, files(entries)) for path, entries in table.items()))
+    base = hfile(listed_partitions(*table), *encoded(table))
     opening = opened(base)
     pieces = list(opening.pieces(["day=00000", "day=04000", "day=07999", "day=99999"]))
     assert [len(piece.blocks) for piece in pieces] == [1, 1, 1]
@@ -178,45 +226,56 @@ def test_of_few_partitions_few_blocks_are_read() -> None:
 
 def test_blocks_with_keys_that_their_index_has_elsewhere_are_damage() -> None:
     """A partition would seem to have no files."""
-    pairs = [listed_partitions("a", "b", "c"), ("a", files({"f": (1, False)})), ("b", files({"g": (1, False)}))]
-    with patch.object(hfile_writer, "BLOCK_SIZE", 1):
-        base = write_hfile(sorted((key.encode(), value) for key, value in pairs), SCHEMA.text, 0, codec="NONE")
-    at = base.index(b"\0\1b\0\x7f", base.index(b"IDXROOT2"))
-    opening = opened(base[: at + 2] + b"c" + base[at + 3 :])
+    base = small_base("a", "b", "c")
+    at = base.index(b"\0\1c\0\x7f", base.index(b"IDXROOT2"))
     with pytest.raises(CorruptMetadataError, match="keys that its index has elsewhere"):
-        list(opening.listed(["c"]))
+        listing(base[: at + 2] + b"d" + base[at + 3 :], hfile(listed_partitions("d"), ("d", files({}))))
 
 
 def test_a_base_file_that_shrinks_is_damage() -> None:
     """Whatever a range read gives short is noticed."""
     table = many(3000)
-    base = hfile(listed_partitions(*table), *((path, files(entries)) for path, entries in table.items()))
+    base = hfile(listed_partitions(*table), *encoded(table))
     opening = opened(base)
     MemoryStorage("memory").replace(BASE, base[:1000])
     with pytest.raises(CorruptMetadataError, match=r"base\.hfile is damaged at byte"):
         dict(opening.listed(table))
 
 
-def small_base() -> bytes:
-    table = many(4, of=2)
-    pairs = [listed_partitions(*table), *((path, files(entries)) for path, entries in table.items())]
-    with patch.object(hfile_writer, "BLOCK_SIZE", 100):
+def small_base(*partitions: str) -> bytes:
+    """A base file with a block for each key, and nothing that guards its bytes."""
+    table = {path: {f"{path}-{n}.parquet": (n + 1, False) for n in range(2)} for path in partitions}
+    pairs = [listed_partitions(*table), *encoded(table)]
+    with patch.object(hfile_writer, "BLOCK_SIZE", 1):
         return write_hfile(sorted((key.encode(), value) for key, value in pairs), SCHEMA.text, 0, codec="NONE")
 
 
-@given(st.integers(0, len(small_base()) - 1), st.integers(1, 255))
-def test_damage_gives_no_other_error(at: int, flip: int) -> None:
-    """Any byte of a file without compression or checksums: an error of ours, or an answer."""
-    base = bytearray(small_base())
-    base[at] ^= flip
+@given(st.integers(0, len(small_base("a", "b", "c")) - 1), st.integers(0, 7))
+def test_damage_empties_no_partition(at: int, bit: int) -> None:
+    """Any bit of a file without compression or checksums: an error of ours, or an answer.
+
+    If it is in the index or the trailer, which no codec guards, the answer is the right one.
+    """
+    whole = small_base("a", "b", "c")
+    damaged = whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :]
     try:
-        opening = opened(bytes(base))
-        listed = dict(opening.listed(["", *many(4)]))
+        listed = listing(damaged)
     except LakemetaError:
         return
-    assert len(listed) == 5
+    assert at < whole.index(b"IDXROOT2") or listed == listing(whole)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_indexes_of_several_levels_are_cut_too(levels: int) -> None:
+    """As HBase writes them, with blocks of an index between those of data."""
+    table = many(31)
+    pairs = sorted((key.encode(), value) for key, value in [listed_partitions(*table), *encoded(table)])
+    opening = opened(hbase_file(levels, pairs=pairs, info=(b"schema", SCHEMA.text.encode()))[0])
+    pieces = list(opening.pieces(table, 1))
+    assert [len(piece.blocks) for piece in pieces] == [1] * 31
+    assert dict(item for piece in pieces for item in opening.reader.read(piece)) == reference([table])
 
 
 def test_a_name_that_is_no_text_has_no_files() -> None:
     """It comes from elsewhere, and whoever makes a plan refuses it."""
-    assert dict(opened(small_base()).listed(["\udcff"])) == {"\udcff": {}}
+    assert dict(opened(small_base("a")).listed(["\udcff"])) == {"\udcff": {}}

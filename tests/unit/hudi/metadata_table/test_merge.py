@@ -98,6 +98,13 @@ def test_damaged_delete_blocks_are_refused(bad: bytes) -> None:
         decode_deleted_keys(bad, "x")
 
 
+def test_a_deletion_without_key_is_refused() -> None:
+    """The schema allows it, and it could mean any record."""
+    body = b"\x02\0\0\0\0"
+    with pytest.raises(CorruptMetadataError, match="x: a DELETE block deletes a record without key"):
+        decode_deleted_keys(b"\0\0\0\3\0\0\0" + bytes([len(body)]) + body, "x")
+
+
 def test_older_delete_blocks_are_refused() -> None:
     """Versions 1 and 2 are serialized Java objects."""
     with pytest.raises(UnsupportedFeatureError, match="version 2"):
