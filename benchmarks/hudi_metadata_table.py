@@ -115,7 +115,8 @@ def list_base_file(path: str, *, only_cut: bool) -> None:
     if only_cut:
         count = sum(len(piece.keys) for piece in files.pieces(files.partitions))
     else:
-        count = sum(bool(names) for _, names in files.listed(files.partitions))
+        read = (files.reader.read(piece) for piece in files.pieces(files.partitions))
+        count = sum(bool(names) for listed in read for _, names in listed)
     seconds = perf_counter() - started
     assert count == len(files.live_keys) > 0
     print(seconds, peak_mib() - before)
