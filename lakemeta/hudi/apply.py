@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import StorageError
+from lakemeta.errors import CorruptMetadataError, StorageError
 from lakemeta.hudi.commit import Clock, InstantWriter
 from lakemeta.hudi.execute import Executed, check_paths, execute_clean
 from lakemeta.hudi.load import load_state
@@ -159,11 +159,19 @@ def _execute(applying: Applying, pending: Instant) -> Executed:
 
 
 def _refuse_unwritable_metadata(applying: Applying) -> None:
-    """Refuse a metadata table that cannot be written before anything is (rule 4)."""
+    """Refuse a metadata table that cannot be written or read before anything is written (rule 4)."""
     metadata = open_metadata(applying.writer, applying.state.timeline)
-    if metadata is not None:
-        cleans = [i.requested for i in applying.state.timeline.cleans.pending]
-        metadata.check_writable(*cleans, *applying.failures.instants())
+    if metadata is None:
+        return
+    cleans = [i.requested for i in applying.state.timeline.cleans.pending]
+    metadata.check_writable(*cleans, *applying.failures.instants())
+    try:
+        metadata.files()
+    except CorruptMetadataError as error:
+        raise CorruptMetadataError(
+            f"the metadata table cannot be told of a clean: {error}; take the table off it with --drop-metadata-table, "
+            "and let the next Hudi writer build it anew"
+        ) from error
 
 
 def report(place: Place, plan: Plan, executed: Sequence[Executed], rolled_back: Sequence[RolledBack] = ()) -> Report:

@@ -13,6 +13,7 @@ from faults import Crash, FaultyStorage, HookedStorage
 from hudi_cases import data_files
 from hudi_mdt_cases import CASES, NOW_MS, MdtCase, content, lay_out, without_hudis_slips
 
+from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.metadata_table.update import CleanedPartition
@@ -70,6 +71,22 @@ def assert_cleaned(case: MdtCase) -> None:
     assert {name for name in data_files(case.root) if "_partition_metadata" not in name} == listed
     assert case.open().listing() == case.facts["listing_after"]
     assert content(case.open()) == without_hudis_slips(case, case.facts["mdt_after"], cleaned=True)
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)
+def test_a_metadata_table_that_cannot_be_read_is_refused_before_anything_is_written(case: MdtCase) -> None:
+    """A pending clean that nobody can execute would block the table; without its metadata table it is cleaned."""
+    for base in Path(case.root).glob(".hoodie/metadata/files/*.hfile"):
+        whole = base.read_bytes()
+        base.write_bytes(whole[:60] + bytes([whole[60] ^ 8]) + whole[61:])
+    before = {path: path.read_bytes() for path in Path(case.root).rglob("*") if path.is_file()}
+    with pytest.raises(
+        CorruptMetadataError, match=r"damaged at byte 0: .*; take the table off it with --drop-metadata"
+    ):
+        clean(case)
+    assert {path: path.read_bytes() for path in Path(case.root).rglob("*") if path.is_file()} == before
+    table = HudiTable.open(case.root)
+    assert table.apply(table.plan_clean(options(case)), drop_metadata_table=True).deleted_files > 0
 
 
 @pytest.mark.parametrize("case", CASES, indirect=True)
