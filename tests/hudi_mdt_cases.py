@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from hudi_mdt_records import records_of
+from hudi_mdt_records import listing, records_of
 
 from lakemeta.hudi.load import load_config, load_timeline
 from lakemeta.hudi.metadata_table.table import MetadataTable
@@ -49,6 +49,10 @@ class MdtCase:
         storage = storage or LocalStorage()
         config = load_config(storage, self.root)
         return MetadataTable.open(storage, self.root, config, load_timeline(storage, self.root, config))
+
+    def listing(self, assume_completed: str | None = None) -> dict[str, dict[str, int]]:
+        """What the metadata table lists."""
+        return listing(self.open(), assume_completed)
 
     def add_what_hudi_added(self) -> None:
         shutil.copytree(self.directory / "added" / ".hoodie", Path(self.root) / ".hoodie", dirs_exist_ok=True)

@@ -83,6 +83,12 @@ def merged_records(layers: Iterable[Layer]) -> dict[str, Any]:
     return records
 
 
+def listing(table: MetadataTable, assume_completed: str | None = None) -> dict[str, dict[str, int]]:
+    """Partition path -> file name -> size in bytes, of every file that a metadata table lists."""
+    files = table.files(assume_completed=assume_completed)
+    return dict(files.listed(files.partitions))
+
+
 def records_of(table: MetadataTable, partition: str) -> dict[str, Any]:
     """Key -> record of one partition of a metadata table."""
     groups = table.slices(partition)

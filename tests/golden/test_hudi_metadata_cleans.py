@@ -69,7 +69,7 @@ def clean(case: MdtCase, storage: Storage | None = None) -> None:
 def assert_cleaned(case: MdtCase) -> None:
     listed = {f"{p}/{n}" if p else n for p, names in case.facts["listing_after"].items() for n in names}
     assert {name for name in data_files(case.root) if "_partition_metadata" not in name} == listed
-    assert case.open().listing() == case.facts["listing_after"]
+    assert case.listing() == case.facts["listing_after"]
     assert content(case.open()) == without_hudis_slips(case, case.facts["mdt_after"], cleaned=True)
 
 
@@ -152,7 +152,7 @@ def test_what_another_writer_told_meanwhile_is_read(case: MdtCase) -> None:
     clean(case, Meanwhile(another))
     left = {p: set(n) for p, n in case.facts["listing_after"].items()}
     left[partition] -= set(names[:1])
-    assert {p: set(n) for p, n in case.open().listing().items()} == left
+    assert {p: set(n) for p, n in case.listing().items()} == left
 
 
 @pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)
@@ -171,4 +171,4 @@ def test_an_index_that_is_dropped_meanwhile_stays_dropped(case: MdtCase) -> None
 
     clean(case, Meanwhile(drop))
     assert not index.exists()
-    assert case.open().listing() == case.facts["listing_after"]
+    assert case.listing() == case.facts["listing_after"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from faults import Crash, FaultyStorage
 from hudi_mdt_cases import NOW_MS, MdtCase, unpack_case
+from hudi_mdt_records import listing
 
 from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.hudi.metadata_table.rollback import check_can_roll_back, roll_back
@@ -82,12 +83,12 @@ def test_a_failed_write_is_gone_after_the_rollback(case: MdtCase, metadata_too: 
     failed = fail_newest_commit(case, metadata_too=metadata_too)
     expected = without(case, failed)
     assert expected != case.facts["listing_before"]
-    assert case.open().listing() == expected
+    assert case.listing() == expected
     undo(case, failed, {})
-    assert case.open().listing() == expected
+    assert case.listing() == expected
     complete(case, failed)
     table = case.open()
-    assert table.listing() == expected
+    assert listing(table) == expected
     assert not [i for i in table.timeline if i.requested == failed]
     table.check_writable()
 
@@ -104,7 +105,7 @@ def test_a_write_that_never_reached_the_metadata_table(case: MdtCase) -> None:
 def test_appended_rollback_blocks_are_listed(case: MdtCase) -> None:
     """Version 6 tells the metadata table of the log files that the rollback made; later versions make none."""
     undo(case, "20990101000000000", {"p1": {APPENDED: 77}})
-    listed = case.open().listing(assume_completed=ROLLBACK)
+    listed = case.listing(assume_completed=ROLLBACK)
     assert listed["p1"].get(APPENDED) == (None if case.version >= 8 else 77)
 
 
@@ -122,11 +123,11 @@ def test_a_crash_anywhere_is_completed_by_a_second_run(case: MdtCase) -> None:
         try:
             undo(case, failed, {"p1": {APPENDED: 77}}, storage)
         except Crash:
-            assert case.open().listing() == expected
+            assert case.listing() == expected
             undo(case, failed, {"p1": {APPENDED: 77}})
         complete(case, failed)
         appended = {"p1": expected["p1"] | ({APPENDED: 77} if case.version < 8 else {})}
-        assert case.open().listing() == expected | appended
+        assert case.listing() == expected | appended
         if not storage.crashed:
             break
     assert at > 4

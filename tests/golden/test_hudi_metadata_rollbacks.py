@@ -56,7 +56,7 @@ def roll_back(case: MdtCase, storage: Storage | None = None) -> None:
 def assert_rolled_back(case: MdtCase, failed: str) -> None:
     """No file of the failed write is left, the metadata table lists what is there, and no instant of the write is."""
     left = {name for name in data_files(case.root) if "_partition_metadata" not in name}
-    listed = {f"{p}/{n}" if p else n for p, names in case.open().listing().items() for n in names}
+    listed = {f"{p}/{n}" if p else n for p, names in case.listing().items() for n in names}
     assert left == listed
     assert not [name for name in left if failed in name]
     assert not list(case.timeline_directory.glob(f"{failed}*"))

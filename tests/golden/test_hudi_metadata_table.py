@@ -37,7 +37,7 @@ def test_we_read_what_hudi_reads(case: MdtCase) -> None:
 @all_cases
 def test_the_listing_is_the_directory_walk(case: MdtCase) -> None:
     """A metadata table lists exactly the files that are there."""
-    assert case.open().listing() == case.facts["listing_before"]
+    assert case.listing() == case.facts["listing_before"]
 
 
 @all_cases
@@ -47,7 +47,7 @@ def test_a_clean_leaves_what_hudi_leaves(case: MdtCase) -> None:
     case.clean()
     case.complete()
     assert content(case.open()) == without_hudis_slips(case, case.facts["mdt_after"], cleaned=True)
-    assert case.open().listing() == case.facts["listing_after"]
+    assert case.listing() == case.facts["listing_after"]
 
 
 @all_cases
@@ -65,8 +65,8 @@ def test_a_clean_shows_only_once_the_data_table_completes_it(case: MdtCase) -> N
     """Readers count a delta commit only when its instant is completed on the data timeline."""
     case.request()
     case.clean()
-    assert case.open().listing() == case.facts["listing_before"]
-    assert case.open().listing(assume_completed=case.instant) == case.facts["listing_after"]
+    assert case.listing() == case.facts["listing_before"]
+    assert case.listing(assume_completed=case.instant) == case.facts["listing_after"]
 
 
 @both_layouts
@@ -93,7 +93,7 @@ def test_a_crash_anywhere_leaves_a_table_that_a_second_run_completes(case: MdtCa
         try:
             case.clean(storage)
         except Crash:
-            assert case.open().listing() == case.facts["listing_before"]
+            assert case.listing() == case.facts["listing_before"]
             case.clean()
         case.complete()
         assert content(case.open()) == without_hudis_slips(case, case.facts["mdt_after"], cleaned=True)
@@ -137,7 +137,7 @@ def test_a_foreign_file_group_is_refused(case: MdtCase) -> None:
     directory = Path(case.open().path) / "files"
     (directory / ".expr-index-x-0000-0_20991231235959000.log.1_0-0-0").write_bytes(b"")
     with pytest.raises(UnsupportedFeatureError, match="expr-index-x-0000-0"):
-        case.open().listing()
+        case.listing()
 
 
 @both_layouts
@@ -171,11 +171,11 @@ def test_a_rollback_block_takes_back_what_came_before_it(tmp_path: Path) -> None
     newer = last.with_name(".files-0000-0_00000000000000010.log.8_0-0-0")
     newer.write_bytes(rollback)
     added = {name for p in case.facts["listing_before"].values() for name in p if block.instant_time in name}
-    left = {name for p in case.open().listing().values() for name in p}
+    left = {name for p in case.listing().values() for name in p}
     assert added
     assert not added & left
     newer.write_bytes(rollback + last.read_bytes())
-    assert case.open().listing() == case.facts["listing_before"]
+    assert case.listing() == case.facts["listing_before"]
 
 
 @both_layouts
@@ -233,7 +233,7 @@ def test_a_damaged_file_is_named(case: MdtCase) -> None:
     for damaged in (whole[:-1], whole[: len(whole) // 2], whole[1:], b"junk"):
         newest.write_bytes(damaged)
         with pytest.raises(CorruptMetadataError, match=newest.name):
-            case.open().listing()
+            case.listing()
 
 
 @both_layouts

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
+from hudi_mdt_records import listing
 from interop.engine_process import EngineUnavailableError
 from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
 
@@ -212,7 +213,7 @@ def test_hudi_goes_on_with_what_we_wrote(engine: Engine, tmp_path: Path, shape: 
     execute(cleaning)
     root = str(table.base)
     assert listed_by_hudi(table) == walk(root)
-    assert {p: set(files) for p, files in cleaning.open().listing().items()} == walk(root)
+    assert {p: set(files) for p, files in listing(cleaning.open()).items()} == walk(root)
     assert table.rows() == rows
     if shape == "cow indexed" and cleaning.version >= 9:  # older releases cannot read their own bloom filters so
         assert stats_by_hudi(table) == {name for names in walk(root).values() for name in names}

@@ -145,8 +145,8 @@ class FilesPartition:
         puts = (base, *(layer.puts for layer in logs))
         # One object for all equal schemas, which are long, or each of them would be shipped.
         sources = tuple((source.where, intern(source.schema)) if source else ("", "") for source in puts)
-        for schema in {schema for _, schema in sources if schema}:
-            check_lists_files(schema, next(where for where, of in sources if of == schema))
+        for schema, where in {schema: where for where, schema in sources if schema}.items():
+            check_lists_files(schema, where)
         reader = PieceReader(storage, base_path, base.codec if base else "", sources)
         value = base.get(ALL_PARTITIONS.encode()) if base else None
         record = None if value is None else avro.read_datum(sources[0][1], value, sources[0][0])

@@ -144,11 +144,6 @@ class MetadataTable:
         base_path = None if group.base_file is None else f"{self.path}/{FILES}/{group.base_file}"
         return FilesPartition.open(self.storage, base_path, logs)
 
-    def listing(self, *, assume_completed: str | None = None) -> dict[str, dict[str, int]]:
-        """Partition path -> file name -> size in bytes, of every file that the data table has: all in memory."""
-        files = self.files(assume_completed=assume_completed)
-        return dict(files.listed(files.partitions))
-
     def check_writable(self, *own: str) -> None:
         """Raise UnsupportedFeatureError unless an action may be written here, whose own instants are ``own``."""
         if self.config.metadata_partitions_inflight:
