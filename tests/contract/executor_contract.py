@@ -81,7 +81,7 @@ class ExecutorContract:
         """Long paths are named in full."""
         path = "table/" + "p=1/" * 30 + "file.parquet"
         with pytest.raises(ExecutorError, match=path):
-            list(executor.map_batches(partial(fails_at, path, ValueError), [path], batch_size=1))  # type: ignore[arg-type]
+            list(executor.map_batches(partial(fails_at, path, ValueError), [path], batch_size=1))
 
     def test_an_iterable_that_fails(self, executor: Executor) -> None:
         """A listing that fails while items are taken fails the run."""

@@ -22,8 +22,6 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
-    pytest.importorskip("moto.server", reason="moto is not installed")
-    pytest.importorskip("s3fs", reason="s3fs is not installed")
     from contract.s3_server import s3_server
 
     with s3_server("locks") as running:

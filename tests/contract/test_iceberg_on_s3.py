@@ -7,10 +7,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-
-pytest.importorskip("moto.server", reason="moto is not installed")
-pytest.importorskip("s3fs", reason="s3fs is not installed")
-
 from contract.s3_server import S3Server, s3_server
 from iceberg_checker import TableState
 from iceberg_tables import SmallTable, create_table

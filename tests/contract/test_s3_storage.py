@@ -8,10 +8,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-
-pytest.importorskip("moto.server", reason="moto is not installed")
-pytest.importorskip("s3fs", reason="s3fs is not installed")
-
 from contract.s3_server import S3Server, error, is_bulk_delete, is_put, s3_server, times
 from contract.storage_contract import StorageContract, put
 from werkzeug.wrappers import Response

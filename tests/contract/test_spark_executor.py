@@ -120,7 +120,7 @@ class TestThreads(ExecutorContract):
         assert taken == 0
         assert [next(results) for _ in range(25)] == [n * n for n in range(1, 26)]
         assert taken <= 10 * 4 * 2 * 16
-        results.close()  # type: ignore[attr-defined]
+        results.close()
         after = taken
         with pytest.raises(StopIteration):
             next(results)
@@ -134,7 +134,7 @@ class TestThreads(ExecutorContract):
     def test_what_cannot_be_shipped_is_named(self, executor: SparkExecutor) -> None:
         """A function that holds a lock, and results that hold one, are refused in words."""
         with pytest.raises(ExecutorError, match=r"squares cannot be shipped to workers.*lock"):
-            list(executor.map_batches(partial(squares, threading.Lock()), [1], batch_size=1))  # type: ignore[call-arg]
+            list(executor.map_batches(partial(squares, threading.Lock()), [1], batch_size=1))
         with pytest.raises(ExecutorError, match=r"cannot be shipped.*lock"):
             list(executor.map_batches(lambda batch: [threading.Lock()], [1], batch_size=1))
 
@@ -183,7 +183,7 @@ class TestThreads(ExecutorContract):
         assert [next(results), next(results)] == [0, 1]
         while not Path(tmp_path, "3").exists():
             time.sleep(0.05)
-        results.close()  # type: ignore[attr-defined]
+        results.close()
         until_no_job_is_active(executor)
         assert len(list(tmp_path.iterdir())) <= 3 + 2  # one slow batch a core
 

@@ -9,10 +9,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-
-pytest.importorskip("moto.server", reason="moto is not installed")
-pytest.importorskip("s3fs", reason="s3fs is not installed")
-
 from contract.s3_server import S3Server, error
 from contract.spark_cluster import SMALL, TESTS, home, needs_spark
 from hudi_cases import load_cases

@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed")
-pytest.importorskip("sqlalchemy", reason="pyiceberg's SQL catalog needs sqlalchemy")
-
 import pyarrow as pa
+import pytest
 from iceberg_checker import TableState
 from iceberg_tables import create_table
 from pyiceberg.catalog.sql import SqlCatalog

@@ -6,10 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-
-pytest.importorskip("moto.server", reason="moto is not installed")
-pytest.importorskip("s3fs", reason="s3fs is not installed")
-
 from contract.s3_server import S3Server, s3_server
 
 from lakemeta.hudi import HudiTable, sample

@@ -125,7 +125,6 @@ def test_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_metrics(table: SampleTable) -> None:
     """Tables are cleaned with a listener that records metrics."""
-    pytest.importorskip("opentelemetry")
     function("observability.md", "clean_measured")([table.root], OPTIONS)
     assert HudiTable.open(table.root).plan_clean(OPTIONS).is_empty
 

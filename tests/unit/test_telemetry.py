@@ -27,8 +27,9 @@ class Collected:
     """An SDK that keeps what is recorded in memory."""
 
     def __init__(self) -> None:
-        metrics = pytest.importorskip("opentelemetry.sdk.metrics")
-        export = pytest.importorskip("opentelemetry.sdk.metrics.export")
+        from opentelemetry.sdk import metrics
+        from opentelemetry.sdk.metrics import export
+
         self.reader = export.InMemoryMetricReader()
         self.provider = metrics.MeterProvider(metric_readers=[self.reader], shutdown_on_exit=False)
 

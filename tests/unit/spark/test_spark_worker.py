@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="PySpark is not installed")
-
 
 class Sent:
     """What a broadcast is to a task."""
@@ -39,7 +37,7 @@ def test_a_task_leaves_no_zip_file_to_look_at(tmp_path: Path, monkeypatch: pytes
         shipped.writestr("shipped_one.py", "")
         shipped.writestr("shipped_two.py", "")
     monkeypatch.syspath_prepend(path)
-    task = Task(Sent(imports), __version__, 1)  # type: ignore[arg-type]
+    task = Task(Sent(imports), __version__, 1)
     for name in ("shipped_one", "shipped_two"):
         (answer,) = task([[pickle.dumps([name])]])
         assert pickle.loads(answer)[2] == [name]
