@@ -5,6 +5,10 @@ writer here cuts a row group into bundles of columns, lets pyarrow encode each b
 Parquet file in memory, and joins their column chunks to one row group of one output file: only offsets in the
 footer change. The bytes of a file do not depend on the number of threads.
 
+The column chunks of a row group lie in the order of the schema's leaf columns, without a gap, as parquet-java writes
+them: its readers take a row group for that part of a file in which the start of the first column's chunk plus half the
+row group's size lies, so any other order loses rows there. Bloom filters and page indexes lie behind all row groups.
+
 Inputs and outputs are file objects; no table format's rules live here. Sizes are bytes.
 """
 
@@ -27,12 +31,15 @@ from lakemeta.parquet_footer import (
     ColumnStats,
     FileStats,
     WriteOptions,
+    bloom_filter,
+    chunk_range,
     chunk_stats,
     column_chunks,
     column_stats,
     has_bounds,
-    join_columns,
     leaf_columns,
+    place_bloom_filter,
+    row_group,
     row_group_offset,
     row_groups,
     shift,
@@ -52,14 +59,22 @@ _SAMPLE_ROWS: Final = 1024
 
 
 @attrs.frozen
-class _Piece:
-    """An encoded column bundle: its bytes behind the magic, and what the footer and the page indexes say of them."""
+class _Chunk:
+    """An encoded column chunk: its ColumnChunk in the footer, its pages, and its bloom filter, which may be empty."""
 
+    entry: thrift.Struct
     body: memoryview
-    row_group: thrift.Struct
+    pages: PageIndex | None
+    bloom: bytes
+
+
+@attrs.frozen
+class _Piece:
+    """An encoded column bundle: its column chunks, and what the footer does not say of them."""
+
+    chunks: Mapping[tuple[str, ...], _Chunk]
     nans: Mapping[tuple[str, ...], int]
     bounds: Mapping[tuple[str, ...], tuple[bytes, bytes]]
-    pages: Mapping[tuple[str, ...], PageIndex]
 
 
 @attrs.frozen
@@ -89,12 +104,16 @@ def read_batches(
 
 
 def row_group_middles(file: pq.ParquetFile) -> tuple[tuple[int, int], ...]:
-    """Of each row group: the byte in the middle of it, and its rows."""
+    """Of each row group: the byte in the middle of it, and its rows.
+
+    parquet-java takes the first column's chunk for the start of a row group. Here it is the chunk that lies first, so
+    that row groups are found whose chunks lie in another order.
+    """
     found = []
     for i in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(i)
         chunks = [group.column(n) for n in range(group.num_columns)]
-        start = min(chunks[0].data_page_offset, chunks[0].dictionary_page_offset or chunks[0].data_page_offset)
+        start = min(min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks)
         found.append((start + sum(chunk.total_compressed_size for chunk in chunks) // 2, group.num_rows))
     return tuple(found)
 
@@ -119,7 +138,8 @@ class ParquetWriter:
         self._settings = _settings(options, [".".join(leaf.path) for leaf in self._leaves])
         self._pending: deque[_RowGroup] = deque()
         self._groups: list[thrift.Struct] = []
-        self._pages: list[Mapping[tuple[str, ...], PageIndex]] = []
+        self._pages: list[tuple[thrift.Struct, PageIndex]] = []
+        self._blooms: list[tuple[thrift.Struct, bytes]] = []
         self._chunks: list[list[ColumnStats]] = [[] for _ in self._leaves]
         self._sink.write(MAGIC)
         self.bytes_written = len(MAGIC)
@@ -144,9 +164,10 @@ class ParquetWriter:
         """Write the rest and the footer."""
         while self._pending:
             self._join(self._pending.popleft())
-        indexes = page_indexes(zip(self._groups, self._pages, strict=True), self.bytes_written)
+        blooms = self._bloom_filters()
+        indexes = page_indexes(self._pages, self.bytes_written + len(blooms))
         footer = thrift.dumps(with_content(self._footer, self._groups, self.rows, self._key_values))
-        end = indexes + footer + struct.pack("<I", len(footer)) + MAGIC
+        end = blooms + indexes + footer + struct.pack("<I", len(footer)) + MAGIC
         self._sink.write(end)
         return FileStats(
             rows=self.rows,
@@ -171,29 +192,35 @@ class ParquetWriter:
 
     def _join(self, encoding: _RowGroup) -> None:
         pieces = [piece.result() for piece in encoding.pieces]
+        chunks = {path: chunk for piece in pieces for path, chunk in piece.chunks.items()}
         start = self.bytes_written
-        pages: dict[tuple[str, ...], PageIndex] = {}
-        for piece in pieces:
-            distance = self.bytes_written - len(MAGIC)
-            shift(piece.row_group, distance)
-            pages.update((path, index.moved(distance)) for path, index in piece.pages.items())
-            self._sink.write(piece.body)
-            self.bytes_written += len(piece.body)
+        for leaf in self._leaves:
+            self._append(chunks[leaf.path])
         self.rows_encoded += encoding.rows
-        group = join_columns(
-            [piece.row_group for piece in pieces],
-            self._schema.names,
-            rows=encoding.rows,
-            start=start,
-            size=self.bytes_written - start,
-            ordinal=len(self._groups),
-        )
-        self._groups.append(group)
-        self._pages.append(pages)
+        entries = [chunks[leaf.path].entry for leaf in self._leaves]
+        self._groups.append(row_group(entries, rows=encoding.rows, start=start, ordinal=len(self._groups)))
         nans = {path: count for piece in pieces for path, count in piece.nans.items()}
         bounds = {path: both for piece in pieces for path, both in piece.bounds.items()}
-        for i, (_, chunk) in enumerate(column_chunks(group)):
-            self._chunks[i].append(chunk_stats(self._leaves[i], chunk, nans, bounds))
+        for leaf, entry, known in zip(self._leaves, entries, self._chunks, strict=True):
+            known.append(chunk_stats(leaf, entry, nans, bounds))
+
+    def _append(self, chunk: _Chunk) -> None:
+        distance = self.bytes_written - chunk_range(chunk.entry)[0]
+        shift(chunk.entry, distance)
+        if chunk.pages is not None:
+            self._pages.append((chunk.entry, chunk.pages.moved(distance)))
+        if chunk.bloom:
+            self._blooms.append((chunk.entry, chunk.bloom))
+        self._sink.write(chunk.body)
+        self.bytes_written += len(chunk.body)
+
+    def _bloom_filters(self) -> bytes:
+        """The bloom filters of the file, as they are written behind the row groups; the chunks are told where."""
+        out = bytearray()
+        for entry, bloom in self._blooms:
+            place_bloom_filter(entry, self.bytes_written + len(out))
+            out += bloom
+        return bytes(out)
 
 
 def _bundles(table: pa.Table) -> list[pa.Table]:
@@ -209,14 +236,20 @@ def _bundles(table: pa.Table) -> list[pa.Table]:
 
 def _encode(table: pa.Table, settings: Mapping[str, Any]) -> _Piece:
     data = _encode_table(table, settings)
-    row_group = row_groups(thrift.loads(_footer(data)))[0]
-    pages, end = cut_off(data, row_group, len(data) - 8 - _footer_length(data))
+    (group,) = row_groups(thrift.loads(_footer(data)))
     nans: dict[tuple[str, ...], int] = {}
     strings: dict[tuple[str, ...], pa.ChunkedArray] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         _count_nans((name,), column, nans)
         _byte_columns((name,), column, strings)
-    return _Piece(data[len(MAGIC) : end], row_group, nans, _missing_bounds(row_group, strings), pages)
+    chunks = {path: _chunk(data, entry) for path, entry in column_chunks(group)}
+    return _Piece(chunks, nans, _missing_bounds(group, strings))
+
+
+def _chunk(data: memoryview, entry: thrift.Struct) -> _Chunk:
+    start, size = chunk_range(entry)
+    offset, length = bloom_filter(entry) or (0, 0)
+    return _Chunk(entry, data[start : start + size], cut_off(data, entry), bytes(data[offset : offset + length]))
 
 
 def _encode_table(table: pa.Table, settings: Mapping[str, Any]) -> memoryview:

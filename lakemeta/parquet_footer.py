@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 # Field ids of the structs in parquet.thrift.
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES = 2, 3, 4, 5
 _CHUNK_META = 3
-_CHUNK_OFFSETS = (2, 4, 6)
-_META_OFFSETS = (9, 10, 11, 14)
-_TYPE, _PATH, _NUM_VALUES, _COMPRESSED, _STATISTICS = 1, 3, 5, 7, 12
+_DATA_OFFSET, _DICTIONARY_OFFSET = 9, 11
+_BLOOM_OFFSET, _BLOOM_LENGTH = 14, 15
+_CHUNK_OFFSETS = (2,)
+_META_OFFSETS = (_DATA_OFFSET, 10, _DICTIONARY_OFFSET)
+_TYPE, _PATH, _NUM_VALUES, _UNCOMPRESSED, _COMPRESSED, _STATISTICS = 1, 3, 5, 6, 7, 12
 _GROUP_COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_COMPRESSED, _GROUP_ORDINAL = 1, 2, 3, 5, 6, 7
 _NULL_COUNT, _MAX_VALUE, _MIN_VALUE = 3, 5, 6
 _BYTE_ARRAYS = (6, 7)
@@ -93,13 +95,20 @@ class Leaf:
         return struct.unpack(_FORMS[self.kind], data)[0]
 
 
-def shift(row_group: thrift.Struct, distance: int) -> None:
-    """Move every offset of a row group; an offset of zero means that there is nothing."""
-    for chunk in row_group[_GROUP_COLUMNS][1][1]:
-        for struct_, fields in ((chunk, _CHUNK_OFFSETS), (chunk[_CHUNK_META][1], _META_OFFSETS)):
-            for field in fields:
-                if field in struct_ and struct_[field][1]:
-                    struct_[field] = (thrift.I64, struct_[field][1] + distance)
+def chunk_range(chunk: thrift.Struct) -> tuple[int, int]:
+    """Where the first page of a column chunk starts, a dictionary if there is one, and the size of all its pages."""
+    meta = chunk[_CHUNK_META][1]
+    dictionary: int = meta.get(_DICTIONARY_OFFSET, (0, 0))[1]
+    data: int = meta[_DATA_OFFSET][1]
+    return min(data, dictionary or data), meta[_COMPRESSED][1]
+
+
+def shift(chunk: thrift.Struct, distance: int) -> None:
+    """Move the offsets of a column chunk's pages; an offset of zero means that there is nothing."""
+    for struct_, fields in ((chunk, _CHUNK_OFFSETS), (chunk[_CHUNK_META][1], _META_OFFSETS)):
+        for field in fields:
+            if field in struct_ and struct_[field][1]:
+                struct_[field] = (thrift.I64, struct_[field][1] + distance)
 
 
 def leaf_columns(footer: thrift.Struct) -> list[Leaf]:
@@ -195,20 +204,31 @@ def row_group_offset(row_group: thrift.Struct) -> int:
     return offset
 
 
-def join_columns(
-    pieces: Sequence[thrift.Struct], names: Sequence[str], *, rows: int, start: int, size: int, ordinal: int
-) -> thrift.Struct:
-    """One row group of the columns of several, in the order of the top-level ``names``."""
-    chunks: dict[str, list[thrift.Struct]] = {name: [] for name in names}
-    for piece in pieces:
-        for path, chunk in column_chunks(piece):
-            chunks[path[0]].append(chunk)
+def bloom_filter(chunk: thrift.Struct) -> tuple[int, int] | None:
+    """Offset and length of a column chunk's bloom filter, if it has one."""
+    meta = chunk[_CHUNK_META][1]
+    return (meta[_BLOOM_OFFSET][1], meta[_BLOOM_LENGTH][1]) if _BLOOM_OFFSET in meta else None
+
+
+def place_bloom_filter(chunk: thrift.Struct, offset: int) -> None:
+    """Tell a column chunk where its bloom filter is."""
+    chunk[_CHUNK_META][1][_BLOOM_OFFSET] = (thrift.I64, offset)
+
+
+def uncompressed_size(chunk: thrift.Struct) -> int:
+    """The bytes of a column chunk's pages before compression, with their headers."""
+    size: int = chunk[_CHUNK_META][1][_UNCOMPRESSED][1]
+    return size
+
+
+def row_group(chunks: Sequence[thrift.Struct], *, rows: int, start: int, ordinal: int) -> thrift.Struct:
+    """A row group of column chunks that lie one behind the other from ``start``, as they are listed."""
     return {
-        _GROUP_COLUMNS: (thrift.LIST, (thrift.STRUCT, [chunk for name in names for chunk in chunks[name]])),
-        _GROUP_BYTES: (thrift.I64, sum(piece[_GROUP_BYTES][1] for piece in pieces)),
+        _GROUP_COLUMNS: (thrift.LIST, (thrift.STRUCT, list(chunks))),
+        _GROUP_BYTES: (thrift.I64, sum(map(uncompressed_size, chunks))),
         _GROUP_ROWS: (thrift.I64, rows),
         _GROUP_OFFSET: (thrift.I64, start),
-        _GROUP_COMPRESSED: (thrift.I64, size),
+        _GROUP_COMPRESSED: (thrift.I64, sum(chunk_range(chunk)[1] for chunk in chunks)),
         _GROUP_ORDINAL: (thrift.I16, ordinal & 0x7FFF),
     }
 

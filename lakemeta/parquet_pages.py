@@ -1,6 +1,6 @@
 """Page indexes of a Parquet file (spec: PageIndex.md): what pages hold, and where they are.
 
-They lie behind all row groups, first what pages hold, then where they are, so those of row groups that are joined
+They lie behind all row groups, first what pages hold, then where they are, so those of column chunks that are joined
 are cut off, moved along, and written at the end of the file. Offsets are bytes.
 """
 
@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta import thrift
-from lakemeta.parquet_footer import column_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Sequence
 
 # Field ids of the structs in parquet.thrift.
 _WHERE, _WHAT = (4, 5), (6, 7)  # of ColumnChunk: offset and length of its OffsetIndex and of its ColumnIndex
 _LOCATIONS: Final = 1
 _OFFSET: Final = 1
-
-Path = tuple[str, ...]
 
 
 @attrs.frozen
@@ -38,28 +35,20 @@ class PageIndex:
         return attrs.evolve(self, where={**self.where, _LOCATIONS: (thrift.LIST, (element, moved))})
 
 
-def cut_off(data: memoryview, row_group: thrift.Struct, end: int) -> tuple[dict[Path, PageIndex], int]:
-    """The page indexes of the only row group of a file, and where its pages end; its chunks no longer have any.
-
-    ``end`` is where the footer starts.
-    """
-    found: dict[Path, PageIndex] = {}
-    for path, chunk in column_chunks(row_group):
-        if _WHERE[0] not in chunk:
-            continue
-        parts = []
-        for start, length in (_WHAT, _WHERE):
-            offset, size = (chunk.pop(field, (thrift.I64, 0))[1] for field in (start, length))
-            parts.append(bytes(data[offset : offset + size]))
-            end = min(end, offset or end)
-        found[path] = PageIndex(parts[0], thrift.loads(parts[1]))
-    return found, end
+def cut_off(data: memoryview, chunk: thrift.Struct) -> PageIndex | None:
+    """The page index of a column chunk of the file ``data``, if there is one; the chunk no longer says where."""
+    if _WHERE[0] not in chunk:
+        return None
+    parts = []
+    for start, length in (_WHAT, _WHERE):
+        offset, size = (chunk.pop(field, (thrift.I64, 0))[1] for field in (start, length))
+        parts.append(bytes(data[offset : offset + size]))
+    return PageIndex(parts[0], thrift.loads(parts[1]))
 
 
-def page_indexes(groups: Iterable[tuple[thrift.Struct, Mapping[Path, PageIndex]]], start: int) -> bytes:
-    """The page indexes of a file's row groups, as they are written at ``start``; the chunks are told where."""
+def page_indexes(chunks: Sequence[tuple[thrift.Struct, PageIndex]], start: int) -> bytes:
+    """The page indexes of a file's column chunks, as they are written at ``start``; the chunks are told where."""
     out = bytearray()
-    chunks = [(chunk, pages[path]) for group, pages in groups for path, chunk in column_chunks(group) if path in pages]
     for fields, of in ((_WHAT, lambda pages: pages.what), (_WHERE, lambda pages: thrift.dumps(pages.where))):
         for chunk, pages in chunks:
             if data := of(pages):

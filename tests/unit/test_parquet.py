@@ -103,6 +103,29 @@ def test_threads_change_no_byte() -> None:
     assert write(tables)[0] == write(tables, threads=1)[0] == write(tables, threads=3)[0]
 
 
+@pytest.mark.skipif(not KNOWS_BLOOM_FILTERS, reason="this pyarrow writes no bloom filters")
+def test_column_chunks_lie_in_schema_order_without_a_gap() -> None:
+    """Whatever the sizes of columns: parquet-java counts a row group to a split by the start of its first column's
+    chunk plus half the row group's size, so chunks in another order are rows that nobody reads."""
+    rows = 500
+    texts = [[f"{width}-{n % (width + 2)}" * width for n in range(rows)] for width in (1, 40, 3, 90, 0, 7)]
+    table = pa.table({f"c{i}": text for i, text in enumerate(texts)} | {"n": nested(0, rows).column("s")})
+    options = WriteOptions(codec="none", bloom_filters={"c1": {"ndv": 10, "fpp": 0.1}, "c3": {"ndv": 10, "fpp": 0.1}})
+    data, stats = write([table, table.slice(0, 50), table], options)
+    metadata = pq.read_metadata(io.BytesIO(data))
+    at, starts = 4, []
+    for group in map(metadata.row_group, range(3)):
+        starts.append(at)
+        for chunk in map(group.column, range(group.num_columns)):
+            assert at == min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+            at += chunk.total_compressed_size
+    assert stats.split_offsets == tuple(starts)
+    filters = [metadata.row_group(i).column(c).bloom_filter_offset for i in range(3) for c in (1, 3)]
+    assert at == filters[0]
+    assert filters == sorted(filters)
+    assert pq.read_table(io.BytesIO(data)).equals(pa.concat_tables([table, table.slice(0, 50), table]))
+
+
 def test_field_ids_and_key_values_are_in_the_footer() -> None:
     """Field ids of nested columns too; Arrow's own schema is left out."""
     data, stats = write([nested(0, 10)], WriteOptions(key_values={"iceberg.schema": "é"}))
