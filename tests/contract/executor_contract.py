@@ -99,11 +99,13 @@ class ExecutorContract:
         with pytest.raises(OptionError, match="batch size"):
             list(executor.map_batches(squares, [1], batch_size=batch_size))
 
+    @pytest.mark.slow
     def test_plans_of_recorded_hudi_tables(self, executor: Executor, golden: Golden) -> None:
         """Explained plans of recorded cleans and rollbacks are those of one local thread, byte for byte."""
         assert len(golden.hudi) > 390
         self._same_plans(executor, golden.hudi[:: self.every])
 
+    @pytest.mark.slow
     def test_plans_of_recorded_iceberg_tables(self, executor: Executor, golden: Golden) -> None:
         """Plans of recorded rewrites are those of one local thread, byte for byte; so are the refusals."""
         assert len(golden.iceberg) > 260
@@ -113,6 +115,7 @@ class ExecutorContract:
         found = run_together(executor, [work for work, _ in works])
         assert [n for n, (_, plan) in enumerate(works) if found[n] != plan] == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", EXECUTIONS)
     def test_what_is_left_of_recorded_tables(self, executor: Executor, name: str, tmp_path: Path) -> None:
         """Reports and tables are those of one local thread: every file, every row, every number."""

@@ -18,6 +18,8 @@ from lakemeta.storage import open_storage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 _NUMBERS = itertools.count()
 
 

@@ -37,7 +37,7 @@ if importlib.util.find_spec("pyspark"):
     from lakemeta_spark import SparkExecutor, make_executor
     from lakemeta_spark.worker import Task
 
-pytestmark = [needs_spark, *LEAKS_OF_PYSPARK]
+pytestmark = [pytest.mark.spark, needs_spark, *LEAKS_OF_PYSPARK]
 
 
 def process_ids(batch: Sequence[int]) -> list[tuple[int, int]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakemeta.storage import Storage
     from lakemeta_spark import SparkExecutor
 
-pytestmark = [needs_spark, *LEAKS_OF_PYSPARK]
+pytestmark = [pytest.mark.spark, needs_spark, *LEAKS_OF_PYSPARK]
 T = TypeVar("T")
 SPECULATION = {
     "spark.speculation": "true",

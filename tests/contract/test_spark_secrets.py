@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = needs_spark
+pytestmark = [pytest.mark.spark, needs_spark]
 MARK = "hush5f3a9c"
 # Everything is logged, also what Spark's Python side tells its Java side; tasks are tried twice.
 SCRIPT = """

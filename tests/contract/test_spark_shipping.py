@@ -16,7 +16,7 @@ import pytest
 from contract.spark_cluster import PROCESSES, SMALL, needs_spark
 from hudi_cases import HudiCase, data_files, load_cases
 
-pytestmark = needs_spark
+pytestmark = [pytest.mark.spark, needs_spark]
 ROOT = Path(__file__).resolve().parents[2]
 CASE = "1.2.0__cow__commits1"
 ENTRY_SCRIPT = ROOT / "docs" / "examples" / "lakemeta_submit.py"

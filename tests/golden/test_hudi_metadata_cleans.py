@@ -108,6 +108,7 @@ def test_the_completion_comes_after_the_metadata_tables(case: MdtCase) -> None:
     assert case.version < 8 or str(done.completion) > str(told.completion)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_EACH_LAYOUT)
 @pytest.mark.parametrize("when", ["before", "after", "half"])
 def test_a_second_run_completes_a_crashed_clean(name: str, when: str, tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def test_appended_rollback_blocks_are_listed(case: MdtCase) -> None:
     assert listed["p1"].get(APPENDED) == (None if case.version >= 8 else 77)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [CASES[0], CASES[2]], indirect=True)
 def test_a_crash_anywhere_is_completed_by_a_second_run(case: MdtCase) -> None:
     """At every operation: readers are right before and after, and a rerun ends where an undisturbed run does."""

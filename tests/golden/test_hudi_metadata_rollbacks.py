@@ -74,6 +74,7 @@ def test_a_rollback_keeps_both_tables_in_step(name: str, tmp_path: Path) -> None
     HudiTable.open(case.root).plan_clean({"hoodie.clean.commits.retained": "1"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["1.2.0__mdt_cow__commits2", "0.15.0__mdt_cow__commits2"])
 def test_a_second_run_completes_a_crashed_rollback(name: str, tmp_path: Path) -> None:
     """Whichever write to storage the rollback dies at, the next one finishes it."""

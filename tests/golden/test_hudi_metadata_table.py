@@ -80,6 +80,7 @@ def test_preparing_writes_nothing_and_is_repeatable(case: MdtCase) -> None:
     assert snapshot(case) == before
 
 
+@pytest.mark.slow
 @both_layouts
 def test_a_crash_anywhere_leaves_a_table_that_a_second_run_completes(case: MdtCase) -> None:
     """Until the data table completes nothing has changed for readers, whenever the crash was; a rerun finishes."""

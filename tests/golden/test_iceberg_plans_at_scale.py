@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from lakemeta.iceberg.manifest import ManifestEntry
 
+pytestmark = pytest.mark.slow
+
 RECORDED = json.loads((Path(__file__).parent / "data" / "iceberg_scale.json").read_text())
 METADATA = table(spec((2, "identity")), schema=Schema((NestedField(1, "id", LONG), NestedField(2, "p", STRING))))
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lakemeta.report import Report
     from lakemeta.storage import Storage
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"hoodie.clean.commits.retained": "2"}
 RETENTION = Retention(commits=2)
 When = Literal["before", "after", "half"]

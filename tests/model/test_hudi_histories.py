@@ -19,6 +19,8 @@ from lakemeta.hudi import HudiTable
 if TYPE_CHECKING:
     from lakemeta.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 ALWAYS = {"hoodie.clean.trigger.max.commits": "0"}
 FULL = {**ALWAYS, "hoodie.clean.incremental.enabled": "false"}
 KINDS = [(6, False), (6, True), (8, True), (9, False), (9, True)]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.storage import Entry, Storage
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 R = TypeVar("R")
 POLICIES = [

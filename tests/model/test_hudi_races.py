@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lakemeta.report import Outcome, Report
     from lakemeta.storage import Storage
 
+pytestmark = pytest.mark.slow
+
 ONE = {"hoodie.clean.commits.retained": "1"}
 
 

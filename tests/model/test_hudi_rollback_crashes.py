@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from lakemeta.storage import Storage
 
+pytestmark = pytest.mark.slow
+
 NOW = moment(100)
 LAZY = {"hoodie.clean.failed.writes.policy": "LAZY", "hoodie.clean.commits.retained": "1"}
 WHEN = ("before", "half", "after")

@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from iceberg_checker import TableState
 from iceberg_tables import create_table
 
 from lakemeta.storage import LocalStorage
+
+pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[1]
 ROUNDS = {"append": 12, "compact": 4}

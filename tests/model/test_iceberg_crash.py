@@ -22,6 +22,8 @@ from lakemeta.iceberg.table import IcebergTable
 from lakemeta.report import Report
 from lakemeta.storage import LocalStorage
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {
     "one commit": {"rewrite-all": "true", "max-concurrent-file-group-rewrites": "1"},
     "partial progress": {

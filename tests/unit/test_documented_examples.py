@@ -77,6 +77,7 @@ spark.stop()
 """
 
 
+@pytest.mark.spark
 @needs_spark
 def test_structured_streaming(tmp_path: Path) -> None:
     """A streaming query writes three batches, and the table is cleaned beside it."""
