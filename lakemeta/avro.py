@@ -201,6 +201,29 @@ def schema_text(schema: Schema) -> str:
     return schema if isinstance(schema, str) else json.dumps(schema, separators=(",", ":"))
 
 
+def spelled_out(schema: Any) -> Any:
+    """A parsed schema with every reference to a named type replaced by its definition, which comes before it."""
+    return _spelled_out(schema, {})
+
+
+def _spelled_out(schema: Any, known: dict[str, Any]) -> Any:
+    if isinstance(schema, str):
+        return known.get(schema, schema)
+    if isinstance(schema, list):
+        return [_spelled_out(branch, known) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out = dict(schema)
+    for key in ("type", "items", "values"):
+        if key in out:
+            out[key] = _spelled_out(out[key], known)
+    if "fields" in out:
+        out["fields"] = [_spelled_out(field, known) for field in out["fields"]]
+    if "name" in out and out["type"] in ("record", "fixed", "enum"):
+        known[out["name"]] = out
+    return out
+
+
 @lru_cache(maxsize=256)
 def canonical(schema_text: str) -> str:
     """The Parsing Canonical Form of a schema: equal for schemas whose values have the same bytes and names."""

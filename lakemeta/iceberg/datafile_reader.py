@@ -134,7 +134,7 @@ def _open_orc(source: BinaryIO | bytes) -> OpenFile:
 
 def _open_avro(data: bytes, where: str) -> OpenFile:
     schema, records = avro.read_container(data, where)
-    parts = [(field["name"], *_avro_field(field)) for field in _spelled_out(schema, {})["fields"]]
+    parts = [(field["name"], *_avro_field(field)) for field in avro.spelled_out(schema)["fields"]]
 
     def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:
         return _rows_of(blocks(columns), part)
@@ -177,23 +177,6 @@ def _batched(records: Iterable[Any], size: int) -> Iterator[list[Any]]:
     iterator = iter(records)
     while batch := list(islice(iterator, size)):
         yield batch
-
-
-def _spelled_out(schema: Any, known: dict[str, Any]) -> Any:
-    """The schema with every reference to a named type replaced by its definition."""
-    if isinstance(schema, str):
-        return known.get(schema, schema)
-    if isinstance(schema, list):
-        return [_spelled_out(branch, known) for branch in schema]
-    out = dict(schema)
-    for key in ("type", "items", "values"):
-        if key in out:
-            out[key] = _spelled_out(out[key], known)
-    if "fields" in out:
-        out["fields"] = [_spelled_out(field, known) for field in out["fields"]]
-    if "name" in out and out["type"] in ("record", "fixed", "enum"):
-        known[out["name"]] = out
-    return out
 
 
 def _avro_field(field: dict[str, Any]) -> tuple[pa.Field, Convert]:

@@ -22,7 +22,7 @@ from lakemeta.iceberg.manifest import (
     PartitionFieldSummary,
 )
 from lakemeta.iceberg.manifest_entries import LISTS, MAPS, OTHERS, EntryLayout
-from lakemeta.iceberg.manifest_schema import avro_name, avro_record, manifest_list_type
+from lakemeta.iceberg.manifest_schema import as_encoded, avro_name, avro_record, has_fixed, manifest_list_type
 from lakemeta.iceberg.schema import Schema, schema_to_json
 from lakemeta.iceberg.spec import PartitionSpec, spec_fields_to_json
 
@@ -59,14 +59,44 @@ def read_manifest(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> l
     ``spec`` is the partition spec the manifest list names for it. Raises CorruptMetadataError.
     """
     path = manifest.manifest_path
-    schema, records = avro.read_container(data, path)
     check_format_version(data, path)
     try:
+        schema, records = _records(data, path)
         partition = partition_reader(schema, spec)
         inherited = Inheritance(manifest)
         return [_entry(record, spec.spec_id, partition, inherited) for record in records]
     except (TypeError, ValueError, KeyError) as error:
         raise CorruptMetadataError(f"{path} is not a manifest: {type(error).__name__} {error}") from error
+
+
+def _records(data: bytes, path: str) -> tuple[avro.Schema, list[Any]]:
+    """The schema of a manifest and its records, those of Java too, which have lengths before values of type fixed."""
+    schema, blocks = avro.read_blocks(data, path)
+    record = avro.spelled_out(schema)
+    if not has_fixed(record):
+        return avro.read_container(data, path)
+    of_java = avro.schema_text({"type": "array", "items": as_encoded(record)})
+    partition = _field(_field(record, "data_file")["type"], "partition")["type"]
+    try:
+        records: list[Any] = []
+        for count, block in blocks:
+            framed = b"".join((avro.encode_long(count) if count else b"", block, b"\0"))
+            records += avro.read_datum(of_java, framed, path)
+        if all(_fits(partition, r["data_file"]["partition"]) for r in records):
+            return schema, records
+    except CorruptMetadataError:  # as the schema says, then, as others write them
+        pass
+    return avro.read_container(data, path)
+
+
+def _fits(partition: avro.Schema, values_by_name: Mapping[str, Any]) -> bool:
+    """True if the values of type fixed in a partition record have their length."""
+    for field in partition["fields"]:
+        for branch in field["type"] if isinstance(field["type"], list) else [field["type"]]:
+            value = values_by_name[field["name"]]
+            if has_fixed(branch) and value is not None and len(value) != branch["size"]:
+                return False
+    return True
 
 
 def check_format_version(data: bytes, path: str) -> None:
@@ -160,7 +190,7 @@ def partition_reader(schema: avro.Schema, spec: PartitionSpec) -> Callable[[Mapp
 
     Fields are matched by field id, or by name where the manifest has no ids; values not there are None.
     """
-    record = _field(_field(schema, "data_file")["type"], "partition")["type"]
+    record = _field(_field(avro.spelled_out(schema), "data_file")["type"], "partition")["type"]
     by_id = {f.get("field-id"): f for f in record["fields"]}
     by_name = {f["name"]: f for f in record["fields"] if "field-id" not in f}
     found = [by_id.get(f.field_id) or by_name.get(avro_name(f.name)) for f in spec.fields]
@@ -196,7 +226,7 @@ def _decimal(value: Value, scale: int | None) -> Value:
 
 
 def _field(schema: avro.Schema, name: str) -> Any:
-    return next(f for f in schema["fields"] if f["name"] == name)
+    return {f["name"]: f for f in schema["fields"]}[name]
 
 
 def _manifest_file(record: dict[str, Any]) -> ManifestFile:

@@ -10,8 +10,8 @@ import attrs
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg import values
-from lakemeta.iceberg.manifest_schema import avro_name, avro_record, manifest_entry_type
-from lakemeta.iceberg.types import DecimalType, NestedField, StructType, Type, Value, decimal_bytes
+from lakemeta.iceberg.manifest_schema import as_encoded, avro_name, avro_record, manifest_entry_type
+from lakemeta.iceberg.types import DecimalType, FixedType, NestedField, StructType, Type, Value, decimal_bytes
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.manifest import ManifestEntry
@@ -42,7 +42,8 @@ class EntryLayout:
     """How the entries of a partition spec are written.
 
     ``struct`` is their Iceberg type, ``schema`` the Avro schema; manifests whose schemas have the same ``canonical``
-    form hold the same bytes for the same files. ``names`` are the partition fields' in Avro.
+    form hold the same bytes for the same files. ``encoding`` is the schema that encodes them, which differs for
+    partition values of type fixed (``as_encoded``). ``names`` are the partition fields' in Avro.
     """
 
     format_version: int
@@ -51,6 +52,7 @@ class EntryLayout:
     struct: StructType
     schema: str
     canonical: str
+    encoding: str
 
     @classmethod
     def of(cls, metadata: TableMetadata, spec_id: int) -> EntryLayout:
@@ -66,7 +68,7 @@ class EntryLayout:
         """
         stored = entry.stored
         if stored is None:
-            return avro.write_datum(self.schema, _entry_record(entry, self))
+            return avro.write_datum(self.encoding, _entry_record(entry, self))
         if stored.layout != self.canonical:
             raise CorruptMetadataError(f"{entry.data_file.file_path} was stored in another layout than it is moved to")
         sequences = (entry.sequence_number, entry.file_sequence_number) if self.format_version > 1 else ()
@@ -78,8 +80,11 @@ class EntryLayout:
 def _layout(format_version: int, partition: StructType) -> EntryLayout:
     struct = manifest_entry_type(format_version, partition)
     names = tuple(avro_name(field.name) for field in partition.fields)
-    schema = avro.schema_text(avro_record("manifest_entry", struct))
-    return EntryLayout(format_version, partition, names, struct, schema, avro.canonical(schema))
+    record = avro_record("manifest_entry", struct)
+    schema = encoding = avro.schema_text(record)
+    if any(isinstance(field.type, FixedType) for field in partition.fields):
+        encoding = avro.schema_text(as_encoded(avro.spelled_out(record)))
+    return EntryLayout(format_version, partition, names, struct, schema, avro.canonical(schema), encoding)
 
 
 def _optional(number: int | None) -> bytes:

@@ -138,7 +138,7 @@ def _partitions(schema: avro.Schema, spec: PartitionSpec) -> Callable[[bytes], t
 def _layout(schema_text: str, with_metrics: bool) -> tuple[tuple[str, ...], tuple[Step, ...]]:
     """How entries of an Avro schema are stepped through, and the names of what a row then holds."""
     layout = _Layout(with_metrics)
-    layout.record(json.loads(schema_text))
+    layout.record(avro.spelled_out(json.loads(schema_text)))
     layout.flush()
     return tuple(layout.names), tuple(layout.steps)
 
@@ -344,7 +344,11 @@ def _pattern(kind: avro.Schema) -> bytes:
         raise UnfamiliarError  # the name of a type defined before
     if kind["type"] == "record":
         return b"".join(_pattern(field["type"]) for field in kind["fields"])
-    return b".{%d}" % kind["size"] if kind["type"] == "fixed" else _pattern(kind["type"])
+    if kind["type"] != "fixed":
+        return _pattern(kind["type"])
+    if "logicalType" not in kind:
+        raise UnfamiliarError  # encoded in one of two ways
+    return b".{%d}" % kind["size"]
 
 
 def _number(raw: bytes | None) -> Any:

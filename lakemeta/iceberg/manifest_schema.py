@@ -147,6 +147,29 @@ def avro_record(name: str, struct: StructType) -> AvroSchema:
     return _Writer().record(name, struct.fields)
 
 
+def has_fixed(schema: AvroSchema) -> bool:
+    """True if a schema, names in it spelled out, has byte strings of one length that are no decimals or uuids."""
+    return bool(as_encoded(schema) != schema)
+
+
+def as_encoded(schema: AvroSchema) -> AvroSchema:
+    """The schema by which Java writes and reads the values of a schema, names in it spelled out.
+
+    Iceberg's internal writer puts the length before byte strings of one length, as if they were of any, against the
+    schema in the file's header (engine: ValueWriters.FixedByteBufferWriter), and its reader expects it there.
+    """
+    if isinstance(schema, list):
+        return [as_encoded(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "fixed":
+        return schema if "logicalType" in schema else "bytes"
+    out = {key: as_encoded(part) if key in ("type", "items") else part for key, part in schema.items()}
+    if "fields" in out:
+        out["fields"] = [as_encoded(field) for field in out["fields"]]
+    return out
+
+
 class _Writer:
     """Makes one Avro schema; a named type is spelled out where it first comes up, and named after that."""
 

@@ -29,6 +29,8 @@ from lakemeta.iceberg.manifest_codec import (
     write_manifest,
     write_manifest_list,
 )
+from lakemeta.iceberg.manifest_entries import EntryLayout
+from lakemeta.iceberg.manifest_move import read_to_move
 from lakemeta.iceberg.manifest_scan import scan_manifest
 from lakemeta.iceberg.manifest_schema import avro_name, avro_record, manifest_entry_type, manifest_list_type
 from lakemeta.iceberg.metadata_json import load_metadata
@@ -227,6 +229,49 @@ def test_partition_values_of_every_kind() -> None:
     data, line = write_manifest(metadata, 0, [added(data_file(partition=values))], **names)
     assert read_manifest(data, line, odd)[0].data_file.partition == values
     assert scan_manifest(data, line, odd, frozenset())[0].data_file.partition == values
+
+
+def of_kinds(*kinds: Any) -> tuple[Any, Any]:
+    """Metadata of a table partitioned by columns of these types, and its spec."""
+    by = spec(*((i, "identity") for i in range(1, len(kinds) + 1)))
+    schema = Schema(tuple(NestedField(i, f"c{i}", kind) for i, kind in enumerate(kinds, 1)))
+    return table(by, schema=schema), by
+
+
+@pytest.mark.parametrize("kind", [DecimalType(9, 2), FixedType(3), UUID], ids=str)
+def test_partition_fields_of_one_type_share_its_avro_name(kind: Any) -> None:
+    """Avro defines a name once; fields after the first name it, as Java writes them, and every reader follows."""
+    values = {UUID: (bytes(16), b"\1" * 16), FixedType(3): (b"abc", b"xyz")}.get(
+        kind, (Decimal("-1.25"), Decimal("7.50"))
+    )
+    metadata, by = of_kinds(kind, kind, kind)
+    listed = [added(data_file(str(i), partition=(values[0], None, values[i]))) for i in range(2)]
+    data, line = write_manifest(metadata, 0, listed, path="/m.avro", content=ManifestContent.DATA, snapshot_id=7)
+    assert avro.container_metadata(data, "m")["avro.schema"].count(b'"fixed"') == 1
+    expected = [entry.data_file.partition for entry in listed]
+    assert [e.data_file.partition for e in read_manifest(data, line, by)] == expected
+    assert [e.data_file.partition for e in scan_manifest(data, line, by, frozenset({1}))] == expected
+    moved = read_to_move(data, line, by, EntryLayout.of(metadata, 0).canonical)
+    assert [e.data_file.partition for e in moved] == expected
+    again, _ = write_manifest(metadata, 0, moved, path="/m.avro", content=ManifestContent.DATA, snapshot_id=7)
+    assert read_manifest(again, line, by) == read_manifest(data, line, by)
+
+
+def test_partition_values_of_type_fixed_have_their_length_before_them() -> None:
+    """Iceberg for Java writes and reads them so, whatever its schema says; manifests of others are read by theirs."""
+    metadata, by = of_kinds(FixedType(3), STRING)
+    entry = added(data_file(partition=(b"abc", "x")))
+    data, line = write_manifest(metadata, 0, [entry], path="/m.avro", content=ManifestContent.DATA, snapshot_id=7)
+    schema, blocks = avro.read_blocks(data, "m")
+    ((_, block),) = blocks
+    assert b"\x02\x06abc\x02\x02x" in block
+    plain = block.replace(b"\x06abc", b"abc")
+    record = avro.read_datum(schema, plain, "m")
+    header = {k: v for k, v in avro.container_metadata(data, "m").items() if not k.startswith("avro.")}
+    by_the_schema = avro.write_container(schema, [record], metadata=header)
+    for found in (data, by_the_schema):
+        assert read_manifest(found, line, by)[0].data_file.partition == (b"abc", "x")
+        assert scan_manifest(found, line, by, frozenset())[0].data_file.partition == (b"abc", "x")
 
 
 def test_partition_fields_are_found_by_id() -> None:
