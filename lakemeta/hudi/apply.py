@@ -7,7 +7,8 @@ Rules of this module:
 2. A LAZY clean first rolls back the failed writes that it was planned without, and finishes rollbacks that were begun:
    the order of Hudi 1.2, where 0.15 and 1.0 request the clean first. If one cannot be finished, nothing is cleaned.
 3. Pending cleans are executed in order. A new plan is requested before they run only where several cleans may be
-   pending at once (``hoodie.clean.multiple.enabled``), as Hudi does.
+   pending at once (``hoodie.clean.multiple.enabled``), as Hudi does. A clean that completed with an empty file is
+   executed again, and nothing new is planned before, as in Hudi 1.2 (``CleanPlanActionExecutor.requestClean``).
 4. A metadata table is told of every clean and rollback before it completes; what it would refuse is refused before
    anything is written.
 """
@@ -106,7 +107,7 @@ def schedule(applying: Applying) -> Instant | None:
 
 def run(applying: Applying) -> Report:
     """Roll back what failed, request the plan, execute every pending clean, and account for every file."""
-    if not (has_work(applying.plan) or applying.failures.writes or applying.state.timeline.cleans.pending):
+    if not (has_work(applying.plan) or applying.failures.writes or applying.state.unfinished_cleans):
         return report(applying.place, applying.plan, [])
     _refuse_unwritable_metadata(applying)
     rolled_back = _roll_back(applying)
@@ -114,7 +115,9 @@ def run(applying: Applying) -> Report:
         return report(applying.place, applying.plan, [], rolled_back)
     with applying.lock.held():
         applying = _look_again(applying, rolled_back)
-        waiting = applying.state.timeline.cleans.pending.instants
+        waiting = applying.state.unfinished_cleans
+        for clean in applying.state.emptied_cleans:
+            applying.writer.reopen(clean)
         requested = _request(applying)
     executed = [_execute(applying, instant) for instant in (*waiting, *([requested] if requested else []))]
     return report(applying.place, applying.plan, executed, rolled_back)
@@ -163,7 +166,7 @@ def _refuse_unwritable_metadata(applying: Applying) -> None:
     metadata = open_metadata(applying.writer, applying.state.timeline)
     if metadata is None:
         return
-    cleans = [i.requested for i in applying.state.timeline.cleans.pending]
+    cleans = [i.requested for i in applying.state.unfinished_cleans]
     metadata.check_writable(*cleans, *applying.failures.instants())
     try:
         metadata.files()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import PathExistsError, StalePlanError
+from lakemeta.errors import PathExistsError, StalePlanError, StorageError
 from lakemeta.hudi.boundary import format_instant
 from lakemeta.hudi.timeline import Instant, State, instant_file_name, parse_instant
 
@@ -77,17 +77,33 @@ class InstantWriter:
         self._create(instant, content)
         return instant
 
+    def reopen(self, action: Instant) -> None:
+        """Remove the empty file with which an action completed, so that it is pending again.
+
+        Raises StalePlanError if that file is not empty after all, StorageError if it cannot be deleted.
+        """
+        for done in self._completions(action):
+            path = f"{self.root}/{self.config.timeline_folder}/{done.file_name}"
+            if done.size:
+                raise StalePlanError(f"{done} was executed by somebody else meanwhile; look at the table again")
+            (outcome,) = self.storage.delete_many([path])
+            if not outcome.done:
+                raise StorageError(f"{path} is empty and could not be deleted: {outcome.error}")
+
     def _instant(self, time: str, action: str, state: State, completion: str | None = None) -> Instant:
         name = instant_file_name(time, action, state, completion)
         return Instant(time, action, state, name, completion)
 
     def _refuse_completed(self, requested: Instant) -> None:
         """In layout 2 two completions have two names, so that creating the file does not tell."""
+        for instant in self._completions(requested):
+            raise StalePlanError(f"{instant} was executed by somebody else meanwhile; look at the table again")
+
+    def _completions(self, action: Instant) -> list[Instant]:
         folder = f"{self.root}/{self.config.timeline_folder}"
-        found = (parse_instant(entry.name) for entry in self.storage.list_dir(folder) if not entry.is_dir)
-        for instant in (i for i in found if i is not None and i.completed):
-            if (instant.requested, instant.action) == (requested.requested, requested.action):
-                raise StalePlanError(f"{instant} was executed by somebody else meanwhile; look at the table again")
+        found = (parse_instant(entry.name, entry.size) for entry in self.storage.list_dir(folder) if not entry.is_dir)
+        mine = (action.requested, action.action)
+        return [i for i in found if i is not None and i.completed and (i.requested, i.action) == mine]
 
     def _create(self, instant: Instant, content: bytes) -> None:
         path = f"{self.root}/{self.config.timeline_folder}/{instant.file_name}"

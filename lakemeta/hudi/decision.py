@@ -86,6 +86,8 @@ def clean_context(
 
 
 def _nothing(timeline: Timeline, options: CleanOptions, state: TableState, earliest: Instant | None) -> str | None:
+    if state.emptied_cleans:
+        return f"clean {state.emptied_cleans[-1].requested} completed with an empty file and is executed again first"
     pending = timeline.cleans.pending
     if pending.last is not None and not options.allow_multiple:
         return f"clean {pending.last.requested} is pending and is executed first"

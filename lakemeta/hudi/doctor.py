@@ -109,6 +109,12 @@ def _pending_cleans(patient: _Patient) -> Iterator[Finding]:
     for instant in patient.state.timeline.cleans.pending:
         sentence = f"clean {instant.requested} has been pending for {_age(patient, instant)}; run lakemeta clean"
         yield Finding("pending_clean", "blocks", sentence)
+    for instant in patient.state.emptied_cleans:
+        sentence = (
+            f"clean {instant.requested} completed with an empty file, as a crash leaves it; run lakemeta clean, which "
+            "executes its plan again"
+        )
+        yield Finding("emptied_clean", "wrong", sentence)
 
 
 def _pending_rollbacks(patient: _Patient) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
@@ -69,13 +70,18 @@ def load_config(storage: Storage, root: str) -> TableConfig:
 
 def load_timeline(storage: Storage, root: str, config: TableConfig) -> Timeline:
     """List the active timeline."""
+    return Timeline.of(list_instants(storage, root, config))
+
+
+def list_instants(storage: Storage, root: str, config: TableConfig) -> list[Instant]:
+    """Every instant file of the active timeline, one for each state that an action has come through."""
     folder = f"{root}/{config.timeline_folder}"
     try:
         entries = storage.list_dir(folder)
     except PathNotFoundError as error:
         raise CorruptMetadataError(f"{folder} is missing, so the table has no timeline; restore it") from error
     instants = (parse_instant(entry.name, entry.size) for entry in entries if not entry.is_dir)
-    return Timeline.of(instant for instant in instants if instant is not None)
+    return [instant for instant in instants if instant is not None]
 
 
 def load_state(storage: Storage, root: str, executor: Executor) -> TableState:
@@ -83,22 +89,27 @@ def load_state(storage: Storage, root: str, executor: Executor) -> TableState:
 
     A writer at work may archive an instant between the moment it is listed and the moment it is read, and where files
     do not appear as a whole (Hudi 0.15 on a local disk) half of one may be read. So what is missing or damaged is read
-    again a few times before it is believed.
+    again a few times before it is believed. So is a completed clean whose file is empty.
     """
     for wait in _WAITS:
         try:
-            return _load_state(storage, root, executor)
+            state = _load_state(storage, root, executor)
+            if not state.emptied_cleans:
+                return state
         except (PathNotFoundError, CorruptMetadataError):
-            time.sleep(wait)
+            pass
+        time.sleep(wait)
     return _load_state(storage, root, executor)
 
 
 def _load_state(storage: Storage, root: str, executor: Executor) -> TableState:
     config = load_config(storage, root)
-    timeline = load_timeline(storage, root, config)
+    instants = list_instants(storage, root, config)
+    timeline = Timeline.of(instants)
     reader = InstantReader(storage, f"{root}/{config.timeline_folder}", executor)
     reader.check_whole(timeline.completed.where(lambda i: i.action in WRITES))
-    last_clean = timeline.cleans.completed.last
+    emptied = _emptied_cleans(timeline)
+    last_clean = None if emptied else timeline.cleans.completed.last
     return TableState(
         config,
         timeline,
@@ -117,7 +128,23 @@ def _load_state(storage: Storage, root: str, executor: Executor) -> TableState:
         ),
         _clusterings(reader, timeline),
         load_completions(storage, root, config, timeline),
+        tuple(_reopened(instants, clean, reader) for clean in emptied),
     )
+
+
+def _emptied_cleans(timeline: Timeline) -> tuple[Instant, ...]:
+    """The newest completed cleans, as far as their files are empty."""
+    newest_first = reversed(timeline.cleans.completed.instants)
+    return tuple(takewhile(lambda clean: clean.size == 0, newest_first))[::-1]
+
+
+def _reopened(instants: Iterable[Instant], clean: Instant, reader: InstantReader) -> Instant:
+    """A clean that completed with an empty file as it was before; its plan must be there to be executed again."""
+    before = [i for i in instants if (i.requested, i.action) == (clean.requested, "clean") and not i.completed]
+    if not any(i.state is State.REQUESTED and i.size for i in before):
+        named = " and ".join(reader.path(i) for i in (clean, *before))
+        raise CorruptMetadataError(f"clean {clean.requested} is empty, and so is its plan; delete {named}, clean again")
+    return max(before, key=lambda i: i.state)
 
 
 @attrs.frozen

@@ -247,8 +247,8 @@ class CleanOptions:
 
     def wants(self, partition: str) -> bool:
         """True if the partition filters let a full clean visit this partition."""
-        if self.partition_selected and partition not in self.partition_selected:
-            return False
+        if self.partition_selected:  # then Hudi 1.2 does not look at the other filter
+            return partition in self.partition_selected
         return self.partition_regex is None or re.fullmatch(self.partition_regex, partition) is not None
 
     def _refuse(self) -> None:
@@ -257,6 +257,8 @@ class CleanOptions:
                 "hoodie.clean.fileversions.retained=0 would delete every version of every file, the live ones too; "
                 "give 1 or more"
             )
+        if self.max_commits_to_clean == 0:
+            raise OptionError("hoodie.clean.max.commits.to.clean=0 would never move on; give 1 or more")
         if self.trigger_strategy != "NUM_COMMITS":
             raise OptionError(f"hoodie.clean.trigger.strategy={self.trigger_strategy} is unknown; give NUM_COMMITS")
         if self.delete_bootstrap_base:

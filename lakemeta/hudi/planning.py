@@ -243,7 +243,7 @@ def _facts(state: TableState, options: CleanOptions, decision: Decision, collect
         "savepoints": list(decision.savepoints),
         "timeline_digest": state.digest,
     }
-    waiting = [i.requested for i in state.timeline.cleans.pending]
+    waiting = [i.requested for i in state.unfinished_cleans]
     if waiting:
         facts["pending_cleans"] = waiting
     if decision.nothing is None:

@@ -88,7 +88,7 @@ def refuse_stale(
 
 def _refuse_new_cleans(state: TableState, waiting: Collection[str]) -> None:
     """A plan of nothing is wrong in no way, but executes pending cleans: those that it knew, no others."""
-    new = next((i for i in state.timeline.cleans.pending if i.requested not in waiting), None)
+    new = next((i for i in state.unfinished_cleans if i.requested not in waiting), None)
     if new is not None:
         raise StalePlanError(f"{new} was made since the plan; plan again")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from lakemeta.hudi.metadata import CleanMetadata, CompactionOperation
     from lakemeta.hudi.properties import TableConfig
-    from lakemeta.hudi.timeline import Timeline
+    from lakemeta.hudi.timeline import Instant, Timeline
 
 
 @attrs.frozen
@@ -22,7 +22,9 @@ class TableState:
     ``replaced`` maps (partition, file id) to the newest replace commit of it; ``savepoints`` a savepoint's instant to
     the names of the files it pins; ``compactions`` are the operations of pending compactions with their instants,
     ``log_compactions`` those of pending log compactions; ``clusterings`` the pending clusterings of table version 6.
-    ``completions`` maps requested to completion times (None for table version 6).
+    ``completions`` maps requested to completion times (None for table version 6). ``emptied_cleans`` are the newest
+    cleans that completed with an empty file, which a crash leaves where files do not appear as a whole; in the state
+    that they were in before.
     """
 
     config: TableConfig
@@ -34,6 +36,12 @@ class TableState:
     log_compactions: tuple[CompactionOperation, ...]
     clusterings: frozenset[str]
     completions: Mapping[str, str] | None
+    emptied_cleans: tuple[Instant, ...] = ()
+
+    @property
+    def unfinished_cleans(self) -> tuple[Instant, ...]:
+        """The cleans whose plans are still to be executed, earliest first."""
+        return tuple(sorted((*self.timeline.cleans.pending, *self.emptied_cleans), key=lambda i: i.requested))
 
     @property
     def digest(self) -> str:
