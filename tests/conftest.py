@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+import parquet_checker
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lakemeta.iceberg import apply
+from lakemeta.iceberg.locations import store_path
+from lakemeta.parquet import ParquetWriter
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from lakemeta.parquet_footer import FileStats
 
 pytest.register_assert_rewrite("contract.storage_contract", "contract.executor_contract")
 
@@ -29,6 +36,49 @@ def nobody_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     if "engine" in request.keywords:
         return
     monkeypatch.setattr("lakemeta.hudi.load._WAITS", (0.0,), raising=False)
+
+
+class Recorded:
+    """A sink that remembers what is written to it."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self.sink, self.data = sink, bytearray()
+
+    def write(self, data: Any) -> int:
+        self.data += data
+        return self.sink.write(data)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def every_parquet_file_is_checked() -> Iterator[None]:
+    """Whatever Parquet file a test writes through our writer is laid out as parquet-java needs it.
+
+    Files that come from workers in other processes are read before their groups are committed.
+    """
+    start, close, replace = ParquetWriter.__init__, ParquetWriter.close, apply._Run._replace
+
+    def started(self: ParquetWriter, sink: BinaryIO, *arguments: Any, **named: Any) -> None:
+        start(self, Recorded(sink), *arguments, **named)  # type: ignore[arg-type]
+
+    def closed(self: ParquetWriter) -> FileStats:
+        stats = close(self)
+        data = bytes(self._sink.data)  # type: ignore[attr-defined]
+        assert parquet_checker.check(data, stats.split_offsets) == stats.rows
+        assert len(data) == stats.size
+        return stats
+
+    def replaced(self: apply._Run, batch: Sequence[Any]) -> Any:
+        storage = self.place.operations.storage
+        for file in (file for _, result in batch for file in result.files if not self._here):
+            data = storage.read(store_path(storage.scheme, file.file_path))
+            assert parquet_checker.check(data, file.split_offsets) == file.record_count
+        return replace(self, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ParquetWriter, "__init__", started)
+        patch.setattr(ParquetWriter, "close", closed)
+        patch.setattr(apply._Run, "_replace", replaced)
+        yield
 
 
 @pytest.fixture
