@@ -106,6 +106,9 @@ class WrappedStorage:
             lambda: _delete_half(self.inner, path),
         )
 
+    def resolve(self, path: str) -> str:
+        return self.inner.resolve(path)
+
     def url(self, path: str) -> str:
         return self.inner.url(path)
 

@@ -21,7 +21,8 @@ import attrs
 
 from lakemeta.errors import CorruptMetadataError, StorageError
 from lakemeta.hudi.commit import Clock, InstantWriter
-from lakemeta.hudi.execute import Executed, check_paths, execute_clean
+from lakemeta.hudi.doors import data_door
+from lakemeta.hudi.execute import Executed, check_plan, execute_clean
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.lock import TableLock, table_lock
 from lakemeta.hudi.metadata import (
@@ -79,7 +80,7 @@ def begin(
     failures = _failures(place, plan, options, state, executor, clock)
     refuse_stale(place, plan, options, state, executor, has_work=has_work(plan))
     # A bad path is found before the plan is requested: a pending clean that cannot be executed blocks the table.
-    check_paths(place.root, cleaner_plan(place, plan, state), state)
+    check_plan(data_door(place.storage, place.root), place.root, cleaner_plan(place, plan, state), state)
     if drop_metadata and state.config.has_metadata_table:
         with lock.held():
             state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config))

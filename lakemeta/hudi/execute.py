@@ -14,13 +14,13 @@ Rules of this module (``CleanActionExecutor``):
 
 from __future__ import annotations
 
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.hudi.doors import data_door
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
 from lakemeta.hudi.listing import METADATA_FOLDER
 from lakemeta.hudi.metadata import (
@@ -36,6 +36,7 @@ from lakemeta.paths import inside
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from lakemeta.deletion import Door
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import InstantWriter
     from lakemeta.hudi.filenames import BaseFile, LogFile
@@ -81,14 +82,14 @@ def execute_clean(
         UnsupportedFeatureError: it deletes bootstrap base files, or the metadata table cannot be written.
     """
     started = perf_counter()
-    storage, root = writer.storage, writer.root
+    root, door = writer.root, data_door(writer.storage, writer.root)
     content, plan = read_requested(writer, pending)
-    paths = check_paths(root, plan, state)
+    paths = check_plan(door, root, plan, state)
     prepared = prepare_clean(writer, state.timeline, pending.requested, plan)
     writer.inflight(pending, content)
     flat = [path for listed in paths.values() for path in listed]
-    outcomes = tuple(executor.map_batches(partial(delete_files, storage), flat, batch_size=_DELETE_BATCH))
-    dropped, notes = _drop(storage, root, plan, state, drop_savepointed=drop_savepointed)
+    outcomes = tuple(executor.map_batches(door.delete_files, flat, batch_size=_DELETE_BATCH))
+    dropped, notes = _drop(door, root, plan, state, drop_savepointed=drop_savepointed)
     millis = int((perf_counter() - started) * 1000)
     done = Executed(pending.requested, outcomes, dropped, plan.earliest[0] if plan.earliest else "", millis, notes)
     record = clean_metadata(plan, done, root)
@@ -110,8 +111,14 @@ def read_requested(writer: InstantWriter, pending: Instant) -> tuple[bytes, Clea
     return content, decode_cleaner_plan(content, path)
 
 
-def check_paths(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
-    """The store paths of a plan by partition, each checked (rule 1)."""
+def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
+    """The store paths of a plan by partition, each checked (rule 1) and such that the door lets it through."""
+    checked = _check_paths(root, plan, state)
+    door.check_files(path for listed in checked.values() for path in listed)
+    return checked
+
+
+def _check_paths(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
     pinned = {name: savepoint for savepoint, names in state.savepoints.items() for name in names}
     checked: dict[str, list[str]] = {}
     for partition, files in plan.files.items():
@@ -151,11 +158,6 @@ def _data_folder(root: str, partition: str) -> str:
 
 def _data_file(name: str) -> BaseFile | LogFile | None:
     return parse_base_file(name, 0) or parse_log_file(name, 0)
-
-
-def delete_files(storage: Storage, paths: Sequence[str]) -> list[Outcome]:
-    """Delete a batch of files (this runs on workers)."""
-    return storage.delete_many(paths)
 
 
 def clean_metadata(plan: CleanerPlan, done: Executed, root: str) -> dict[str, Any]:
@@ -201,17 +203,17 @@ def _name(path: str) -> str:
 
 
 def _drop(
-    storage: Storage, root: str, plan: CleanerPlan, state: TableState, *, drop_savepointed: bool
+    door: Door, root: str, plan: CleanerPlan, state: TableState, *, drop_savepointed: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Remove the directories of dropped partitions (rule 3): the ones removed, and notes on the others."""
     dropped: list[str] = []
     notes: list[str] = []
     for partition in plan.partitions_to_delete or ():
-        problem = next(_in_the_way(storage, root, partition, plan, state, drop_savepointed), None)
+        problem = next(_in_the_way(door.storage, root, partition, plan, state, drop_savepointed), None)
         if problem is not None:
             notes.append(f"the directory of {partition or 'the table'} stays: {problem}")
             continue
-        storage.delete_tree(f"{root}/{partition}")
+        door.delete_directory(f"{root}/{partition}")
         dropped.append(partition)
     return tuple(dropped), tuple(notes)
 

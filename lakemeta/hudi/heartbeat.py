@@ -15,6 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import PathNotFoundError, StorageError
+from lakemeta.hudi.doors import metadata_door
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ class Heartbeat:
     """
 
     def __init__(self, storage: Storage, root: str, instant: str, interval_ms: int) -> None:
+        self._door = metadata_door(storage, root)
         self._storage, self._path = storage, f"{root}/{HEARTBEAT_FOLDER}/{instant}"
         self._interval_s = interval_ms / 1000
         self._stopped = threading.Event()
@@ -67,4 +69,4 @@ class Heartbeat:
     ) -> None:
         self._stopped.set()
         self._thread.join()
-        self._storage.delete_many([self._path])
+        self._door.delete_files([self._path])

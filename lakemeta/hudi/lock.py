@@ -37,6 +37,7 @@ from lakemeta.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from lakemeta.hudi.doors import lock_door
 from lakemeta.paths import split_scheme
 from lakemeta.storage.contract import ConditionalStorage
 
@@ -261,7 +262,7 @@ class FileSystemLock:
         }
         content = json.dumps(info).encode()
         if self._is_stale():
-            self.storage.delete_many([self.path])
+            lock_door(self.storage, self.path).delete_files([self.path])
         try:
             self.storage.create(self.path, content)
         except PathExistsError:
@@ -283,7 +284,7 @@ class FileSystemLock:
         except PathNotFoundError:
             return
         if ours:
-            self.storage.delete_many([self.path])
+            lock_door(self.storage, self.path).delete_files([self.path])
 
     def _is_stale(self) -> bool:
         if self.expire_minutes == 0:

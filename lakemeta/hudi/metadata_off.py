@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lakemeta.hudi.doors import metadata_door
 from lakemeta.hudi.load import PROPERTIES, load_config
 from lakemeta.hudi.properties import TableConfig, format_properties
 
@@ -24,8 +25,10 @@ def drop_metadata_table(storage: Storage, root: str, config: TableConfig) -> Tab
     properties = {**config.properties, **dict.fromkeys(_PARTITIONS, "")}
     path = f"{root}/{PROPERTIES}"
     content = format_properties(properties, f"Updated at {datetime.now(UTC).isoformat()}")
+    door = metadata_door(storage, root)
+    door.check_directory(f"{root}/{METADATA_TABLE}")
     storage.replace(f"{path}.backup", storage.read(path))
     storage.replace(path, content)
-    storage.delete_many([f"{path}.backup"])
-    storage.delete_tree(f"{root}/{METADATA_TABLE}")
+    door.delete_files([f"{path}.backup"])
+    door.delete_directory(f"{root}/{METADATA_TABLE}")
     return load_config(storage, root)

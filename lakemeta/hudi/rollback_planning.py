@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
+from lakemeta.deletion import is_behind_link
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.hudi.boundary import epoch_ms
+from lakemeta.hudi.doors import data_door, metadata_door
 from lakemeta.hudi.failed_writes import is_alive, pending_writes, writes_to_roll_back
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
@@ -178,6 +180,7 @@ def failed_write(
         plan = RollbackPlan(instant, target.action, requests)
     write = FailedWrite(plan, rollback, _sizes(place.root, listed))
     check_paths(place.root, write, state)
+    _check_doors(place, write)
     return write
 
 
@@ -201,6 +204,18 @@ def check_paths(root: str, write: FailedWrite, state: TableState) -> None:
         if partition.partition("/")[0] == METADATA_FOLDER:
             raise CorruptMetadataError(
                 f"the rollback of {write.instant} reaches into {partition}, the table's own metadata; nothing was done"
+            )
+
+
+def _check_doors(place: Place, write: FailedWrite) -> None:
+    """Refuse now what the doors would refuse once the rollback is requested, and partitions behind links."""
+    metadata_door(place.storage, place.root).check_directory(f"{place.root}/{MARKER_FOLDER}/{write.instant}")
+    data_door(place.storage, place.root).check_files(path for _, _, path in write.deletes(place.root))
+    for partition in sorted({request.partition for request in write.plan.requests if request.log_blocks}):
+        if is_behind_link(place.storage, place.root, partition):
+            raise UnsupportedFeatureError(
+                f"the rollback of {write.instant} appends to files in {partition}, which lies behind a symbolic link; "
+                "put the directory itself in the place of the link"
             )
 
 

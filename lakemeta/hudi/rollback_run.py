@@ -19,7 +19,6 @@ Rules of this module (``BaseRollbackActionExecutor``, ``RollbackHelper``, ``Roll
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ import attrs
 
 from lakemeta.errors import PathExistsError, StalePlanError, StorageError
 from lakemeta.hudi.boundary import epoch_ms
-from lakemeta.hudi.execute import delete_files
+from lakemeta.hudi.doors import data_door, metadata_door
 from lakemeta.hudi.filenames import LogFile, parse_log_file
 from lakemeta.hudi.heartbeat import HEARTBEAT_FOLDER, Heartbeat, read_heartbeats
 from lakemeta.hudi.listing import list_partition
@@ -108,8 +107,8 @@ def _execute(
     writer.inflight(rollback, b"")
     started = perf_counter()
     deletes = list(write.deletes(writer.root))
-    paths = [path for _, _, path in deletes]
-    outcomes = tuple(executor.map_batches(partial(delete_files, writer.storage), paths, batch_size=_DELETE_BATCH))
+    door, paths = data_door(writer.storage, writer.root), [path for _, _, path in deletes]
+    outcomes = tuple(executor.map_batches(door.delete_files, paths, batch_size=_DELETE_BATCH))
     blocks = _append_blocks(writer, write, rollback.requested)
     millis = int((perf_counter() - started) * 1000)
     freed = sum(write.sizes.get(outcome.path, 0) for outcome in outcomes if outcome.status == "deleted")
@@ -196,7 +195,7 @@ def _finish(
     newest = tell_rollback(writer, timeline, done.rollback, write.instant, _kept_logs(writer, write), dead)
     for path in _instant_files(writer, write):
         _delete(writer, path)
-    storage.delete_tree(f"{root}/{MARKER_FOLDER}/{write.instant}")
+    metadata_door(storage, root).delete_directory(f"{root}/{MARKER_FOLDER}/{write.instant}")
     _delete(writer, f"{root}/{HEARTBEAT_FOLDER}/{write.instant}")
     content = encode_rollback_metadata(rollback_metadata(place, write, done))
     writer.completed(rollback, newest, content)
@@ -211,7 +210,7 @@ def _instant_files(writer: InstantWriter, write: FailedWrite) -> Iterator[str]:
 
 
 def _delete(writer: InstantWriter, path: str) -> None:
-    (outcome,) = writer.storage.delete_many([path])
+    (outcome,) = metadata_door(writer.storage, writer.root).delete_files([path])
     if not outcome.done:
         raise StorageError(
             f"{path} could not be deleted ({outcome.error}), so its rollback is still pending; run again"

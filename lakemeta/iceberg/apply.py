@@ -19,6 +19,7 @@ from lakemeta.errors import CommitStateUnknownError, CorruptMetadataError, Lakem
 from lakemeta.executor import LocalExecutor, batched, hearing_of_batches
 from lakemeta.iceberg.commit import commit, remove_files
 from lakemeta.iceberg.dangling import dangling_deletes
+from lakemeta.iceberg.doors import data_door
 from lakemeta.iceberg.group_runs import Failure, GroupProgress, rewrite_elsewhere, rewrite_here
 from lakemeta.iceberg.interrupted import Mark, left_behind
 from lakemeta.iceberg.job_options import MAX_COMMITS, PARTIAL, JobOptions
@@ -374,7 +375,7 @@ class _Run:
 
     def _remove(self, results: Sequence[RewrittenGroup]) -> None:
         files = [file.file_path for result in results for file in result.files]
-        remove_files(self.place.operations.storage, files)
+        remove_files(data_door(self.place.operations.storage, self.metadata, self.mark.uuid), files)
 
     def _remove_strays(self) -> list[str]:
         """Remove files of attempts that were lost elsewhere; in this process an attempt removes its own."""

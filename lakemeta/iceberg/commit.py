@@ -19,6 +19,7 @@ import attrs
 
 from lakemeta.errors import CommitConflictError, CommitStateUnknownError, LakemetaError
 from lakemeta.executor import LocalExecutor
+from lakemeta.iceberg.doors import metadata_door, metadata_folder
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.new_snapshot import Base, Draft
 from lakemeta.iceberg.retry import RetryPolicy
@@ -26,6 +27,7 @@ from lakemeta.iceberg.retry import RetryPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lakemeta.deletion import Door
     from lakemeta.iceberg.catalog import LoadedTable, TableOperations
     from lakemeta.iceberg.metadata import Snapshot
     from lakemeta.storage.contract import Storage
@@ -75,28 +77,34 @@ def commit(operations: TableOperations, change: Change, world: Surroundings) -> 
     when nobody can say whether the commit happened.
     """
     written: list[str] = []
+    door = metadata_door(operations.storage, metadata_folder(operations))
     try:
-        snapshot = _with_retries(operations, change, world, written)
+        snapshot = _with_retries(operations, door, change, world, written)
     except CommitStateUnknownError:
         raise
     except LakemetaError:
-        remove_files(operations.storage, written)
+        remove_files(door, written)
         raise
     return snapshot
 
 
-def remove_files(storage: Storage, locations: list[str]) -> None:
+def remove_files(door: Door, locations: Sequence[str]) -> None:
     """Remove files that this run wrote and nothing refers to.
 
     What cannot be removed is an orphan and is told.
     """
-    for outcome in storage.delete_many([store_path(storage.scheme, location) for location in locations]):
+    try:
+        outcomes = door.delete_files([store_path(door.storage.scheme, location) for location in locations])
+    except LakemetaError as error:
+        _log.warning("unused files could not be removed: %s", error)
+        return
+    for outcome in outcomes:
         if not outcome.done:
             _log.warning("the unused file %s could not be removed: %s", outcome.path, outcome.error)
 
 
 def _with_retries(
-    operations: TableOperations, change: Change, world: Surroundings, written: list[str]
+    operations: TableOperations, door: Door, change: Change, world: Surroundings, written: list[str]
 ) -> Snapshot | None:
     started = world.now_ms()
     attempt = 0
@@ -117,7 +125,7 @@ def _with_retries(
             _log.info("attempt %d lost, next in %d ms: %s", attempt, pause, error)
             world.sleep_ms(pause)
             continue
-        remove_files(operations.storage, [location for location in written if location not in draft.files])
+        remove_files(door, [location for location in written if location not in draft.files])
         return draft.snapshot
 
 

@@ -16,6 +16,7 @@ from lakemeta.errors import (
     CommitConflictError,
     CommitStateUnknownError,
     CorruptMetadataError,
+    LakemetaError,
     PathExistsError,
     PathNotFoundError,
     StorageError,
@@ -23,6 +24,7 @@ from lakemeta.errors import (
     UnsupportedFeatureError,
 )
 from lakemeta.iceberg.catalog import LoadedTable
+from lakemeta.iceberg.doors import metadata_door
 from lakemeta.iceberg.locations import same_location
 from lakemeta.iceberg.metadata_json import dump_metadata, load_metadata
 from lakemeta.iceberg.properties import bool_property
@@ -131,11 +133,11 @@ class HadoopTableOperations:
         gone = [entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept]
         try:
             paths = [inside(f"{self.storage.url(self.root)}/metadata", file) for file in gone]
-            failed = [outcome for outcome in self.storage.delete_many(paths) if not outcome.done]
-        except (StorageError, CorruptMetadataError) as error:
+            outcomes = metadata_door(self.storage, self._path("")).delete_files(paths)
+        except LakemetaError as error:
             _log.warning("the commit is done, but old metadata files could not be removed: %s", error)
             return
-        for outcome in failed:
+        for outcome in (o for o in outcomes if not o.done):
             _log.warning("the old metadata file %s could not be removed: %s", outcome.path, outcome.error)
 
     def _newest(self, version: int) -> tuple[int, str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.errors import LakemetaError, PathNotFoundError
+from lakemeta.iceberg.doors import MARK_PREFIX, MARK_SUFFIX, metadata_door, metadata_folder
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.stored_manifests import StoredManifests
 from lakemeta.iceberg.write_settings import data_root, is_name_of
@@ -25,13 +26,12 @@ from lakemeta.iceberg.write_settings import data_root, is_name_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakemeta.deletion import Door
     from lakemeta.executor import Executor
     from lakemeta.iceberg.catalog import TableOperations
     from lakemeta.iceberg.metadata import TableMetadata
     from lakemeta.storage.contract import Entry, Storage
 
-_PREFIX: Final = ".lakemeta-rewrite-"
-_SUFFIX: Final = ".json"
 _NAMED: Final = 20  # how many files a sentence names
 
 
@@ -55,11 +55,11 @@ class Mark:
 
     def end(self) -> None:
         """Take the mark away; one that stays is found by the next rewrite, which finds nothing left and removes it."""
-        self.operations.storage.delete_many([self._path])
+        metadata_door(self.operations.storage, metadata_folder(self.operations)).delete_files([self._path])
 
     @property
     def _path(self) -> str:
-        location = self.operations.metadata_location(f"{_PREFIX}{self.uuid}{_SUFFIX}")
+        location = self.operations.metadata_location(f"{MARK_PREFIX}{self.uuid}{MARK_SUFFIX}")
         return store_path(self.operations.storage.scheme, location)
 
     def _put(self) -> None:
@@ -70,18 +70,18 @@ class Mark:
 def left_behind(operations: TableOperations, metadata: TableMetadata, executor: Executor | None) -> list[str]:
     """Sentences about files of rewrites that did not end, by name; marks of which nothing is left are removed."""
     storage = operations.storage
-    folder = store_path(storage.scheme, operations.metadata_location("x")).rpartition("/")[0]
+    folder = metadata_folder(operations)
     try:
         names = [entry.name for entry in storage.list_dir(folder) if not entry.is_dir]
-        marks = [name for name in names if name.startswith(_PREFIX) and name.endswith(_SUFFIX)]
-        return [told for name in marks for told in _told(storage, metadata, executor, f"{folder}/{name}", names)]
+        marks = [name for name in names if name.startswith(MARK_PREFIX) and name.endswith(MARK_SUFFIX)]
+        door = metadata_door(storage, folder)
+        return [told for name in marks for told in _told(door, metadata, executor, f"{folder}/{name}", names)]
     except LakemetaError as error:
         return [f"files of interrupted rewrites could not be looked for: {error}"]
 
 
-def _told(
-    storage: Storage, metadata: TableMetadata, executor: Executor | None, path: str, names: list[str]
-) -> Iterator[str]:
+def _told(door: Door, metadata: TableMetadata, executor: Executor | None, path: str, names: list[str]) -> Iterator[str]:
+    storage = door.storage
     try:
         mark = json.loads(storage.read(path))
         uuid, begun, commits = str(mark["rewrite"]), int(mark["begun_ms"]), [str(c) for c in mark["commits"]]
@@ -96,7 +96,7 @@ def _told(
     known = _named_by_snapshots(storage, metadata, executor) if written else set()
     left = sorted(file for file in written if file.rpartition("/")[2] not in known)
     if not left:
-        storage.delete_many([path])
+        door.delete_files([path])
         return
     when = datetime.fromtimestamp(begun / 1000, UTC).isoformat(timespec="seconds")
     listed = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemeta.errors import CorruptMetadataError
+from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.external_sort import sort_batches
 from lakemeta.iceberg.arrow import arrow_schema
 from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file
 from lakemeta.iceberg.delete_filter import key_columns
 from lakemeta.iceberg.deletes import partition_key
+from lakemeta.iceberg.doors import data_door
 from lakemeta.iceberg.group_deletes import DeleteStore, EqualityDeleteCache, deleted_rows
 from lakemeta.iceberg.group_writer import FileFactory, FileLimits, GroupWriter
 from lakemeta.iceberg.locations import store_path
@@ -162,7 +163,9 @@ class _Rewrite:
                 files = writer.close()
             except BaseException:
                 writer.abandon()
-                self.job.storage.delete_many([self._path(path) for path in writer.paths])
+                door = data_door(self.job.storage, self.metadata, self.job.uuid)
+                with suppress(LakemetaError):  # what went wrong first counts, and strays are looked for once more
+                    door.delete_files([self._path(path) for path in writer.paths])
                 raise
         return RewrittenGroup(self.group.group, tuple(files), self.rows_read, self.rows_read - self.rows_written)
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import LakemetaError, PathNotFoundError
 from lakemeta.executor import LocalExecutor
+from lakemeta.iceberg.doors import data_door
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.write_settings import data_root, hashes_names, is_name_of
 
@@ -51,11 +52,12 @@ def remove_strays(
     failed: list[str] = []
     try:
         root = store_path(storage.scheme, data_root(metadata.location, metadata.properties))
+        door = data_door(storage, metadata, uuid)
         walked = everywhere or hashes_names(metadata.properties)
         folders = {store_path(storage.scheme, location).rpartition("/")[0] for location in written}
         for _ in range(_LOOKS):
             found = _find(storage, [root] if walked else sorted(folders), uuid, kept, walked)
-            failed = [f"{o.path}: {o.error}" for o in storage.delete_many(found) if not o.done]
+            failed = [f"{o.path}: {o.error}" for o in door.delete_files(found) if not o.done]
             if not found:
                 break
     except LakemetaError as error:

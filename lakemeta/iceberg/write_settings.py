@@ -124,7 +124,12 @@ def file_name(group: int, attempt: int, uuid: str, count: int) -> str:
 
 def is_name_of(uuid: str, name: str) -> bool:
     """True for a :func:`file_name` of the rewrite ``uuid``, also with the hash that may stand before it."""
-    return re.fullmatch(rf"([01]{{8}}-)?\d{{5,}}-\d+-{re.escape(uuid)}-\d{{5,}}\.parquet", name) is not None
+    return re.fullmatch(name_pattern(uuid), name) is not None
+
+
+def name_pattern(uuid: str) -> str:
+    """The regular expression of the names that :func:`is_name_of` knows."""
+    return rf"(?:[01]{{8}}-)?\d{{5,}}-\d+-{re.escape(uuid)}-\d{{5,}}\.parquet"
 
 
 def data_root(location: str, properties: Mapping[str, str]) -> str:

@@ -22,6 +22,8 @@ and such a path.
 8. A store that is a ConditionalStorage too can replace a file only if nobody else has replaced it meanwhile.
 9. Checksum side files of Hadoop's local file system (``.name.crc``) are not listed, and go with their file.
    Directories that a new file needs are made.
+10. ``resolve`` gives the path of a directory without symbolic links on the way, there or not; a store that has none
+    gives the path as it is. An entry of ``list_dir`` that is a link to a directory says so.
 """
 
 from __future__ import annotations
@@ -38,12 +40,16 @@ if TYPE_CHECKING:
 
 @attrs.frozen(slots=True)
 class Entry:
-    """One listed path: size in bytes (0 for a directory), last change in ms since the epoch (0: unknown)."""
+    """One listed path: size in bytes (0 for a directory), last change in ms since the epoch (0: unknown).
+
+    ``is_link`` is true for a symbolic link to a directory, which ``is_dir`` too.
+    """
 
     path: str
     size: int
     modified_ms: int
     is_dir: bool = False
+    is_link: bool = False
 
     @property
     def name(self) -> str:
@@ -110,6 +116,10 @@ class Storage(Protocol):
 
     def delete_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""
+        ...
+
+    def resolve(self, path: str) -> str:
+        """The path with every symbolic link on the way followed."""
         ...
 
     def url(self, path: str) -> str:

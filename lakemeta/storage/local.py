@@ -120,11 +120,18 @@ class LocalStorage:
     def delete_tree(self, path: str) -> None:
         """Remove a directory with everything in it; links are removed, not followed."""
         with storage_errors("remove", path):
+            if Path(path).is_symlink():  # rmtree refuses it too, but says of a broken one that nothing is there
+                raise OSError(errno.ELOOP, "it is a symbolic link; remove the link itself", path)
             while os.path.lexists(path):
                 try:
                     shutil.rmtree(path)
                 except FileNotFoundError:
                     continue  # somebody else removes the same things; what they left is still to do
+
+    def resolve(self, path: str) -> str:
+        """The path with every symbolic link on the way followed, as far as that leads anywhere."""
+        with storage_errors("look up", path):
+            return os.path.realpath(path)
 
     def url(self, path: str) -> str:
         """The path as it is."""
@@ -153,7 +160,7 @@ def _scan(path: str, *, links: bool) -> list[Entry]:
         for entry in entries:
             if not entry.is_file(follow_symlinks=False) and entry.is_dir():
                 if links or not entry.is_symlink():
-                    found.append(Entry(entry.path, 0, 0, is_dir=True))
+                    found.append(Entry(entry.path, 0, 0, is_dir=True, is_link=entry.is_symlink()))
             elif not _is_side_file(entry.name):
                 try:
                     stat = entry.stat(follow_symlinks=False)

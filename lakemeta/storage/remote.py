@@ -152,6 +152,10 @@ class FsspecStorage:
             if self.fs.exists(path):
                 self.fs.rm(path, recursive=True)
 
+    def resolve(self, path: str) -> str:
+        """The path as it is: such a store has no links."""
+        return path
+
     def url(self, path: str) -> str:
         """The path with its scheme."""
         return f"{self.scheme}://{path}"

@@ -17,6 +17,7 @@ PACKAGES = ("lakemeta", "lakemeta_spark")
 SHARED_IO = (
     "lakemeta.storage",
     "lakemeta.executor",
+    "lakemeta.deletion",
     "lakemeta.parquet",
     "lakemeta.external_sort",
     "lakemeta.cli",
@@ -27,6 +28,7 @@ HUDI_IO = [
     "async_clean",
     "commit",
     "doctor",
+    "doors",
     "execute",
     "heartbeat",
     "inspect",
@@ -53,6 +55,7 @@ ICEBERG_IO = [
     "catalog",
     "commit",
     "datafile_reader",
+    "doors",
     "group_deletes",
     "group_runs",
     "group_writer",

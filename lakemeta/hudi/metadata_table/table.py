@@ -24,6 +24,7 @@ import attrs
 
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError, PathNotFoundError, StorageError, UnsupportedFeatureError
+from lakemeta.hudi.doors import metadata_door
 from lakemeta.hudi.filenames import parse_log_file
 from lakemeta.hudi.logfile import read_blocks
 from lakemeta.hudi.metadata_table.deltacommit import (
@@ -328,7 +329,7 @@ class MetadataTable:
 
     def delete(self, paths: list[str]) -> None:
         """Delete files; absent ones are fine, StorageError names one that could not be deleted."""
-        failed = [outcome for outcome in self.storage.delete_many(paths) if not outcome.done]
+        failed = [outcome for outcome in metadata_door(self.storage, self.root).delete_files(paths) if not outcome.done]
         if failed:
             raise StorageError(f"{failed[0].path} could not be deleted: {failed[0].error}")
 

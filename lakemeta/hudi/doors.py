@@ -1,0 +1,49 @@
+"""What may be deleted of a Hudi table, as doors for :mod:`lakemeta.deletion` (I/O).
+
+Rules of this module:
+
+1. Data: any file or directory of the table that is neither its ``.hoodie`` nor has one on the way there, whose case
+   does not matter. What of it is to go is for plans to say; a door only bounds them.
+2. Metadata, by shape and nothing else: pending instants of the data table, never completed ones; heartbeats; the lock
+   file; the backup of the properties; the marker directory of an instant; the metadata table as a whole, its log files
+   and its delta commits.
+3. A lock file may lie outside the table, where the options say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lakemeta.deletion import Area, Door
+
+if TYPE_CHECKING:
+    from lakemeta.storage import Storage
+
+_DATA: Final = r"(?i:(?!\.hoodie(?:/|$))[^/]+)(?:/(?i:(?!\.hoodie(?:/|$))[^/]+))*"
+_INSTANT: Final = r"[0-9]{14,20}"
+_PARTS: Final = r"(?:[^/]+/)*"
+_METADATA_FILES: Final = "|".join(
+    (
+        rf"\.hoodie/{_PARTS}{_INSTANT}(?:\.[a-z]+)?\.(?:inflight|requested)",
+        rf"\.hoodie/\.heartbeat/{_INSTANT}",
+        r"\.hoodie/hoodie\.properties\.backup",
+        rf"\.hoodie/metadata/\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.deltacommit",
+        r"\.hoodie/metadata/[^/]+/\.[^/]+\.log\.[0-9]+(?:_[^/]*)?",
+    )
+)
+_METADATA_DIRECTORIES: Final = rf"\.hoodie/metadata|\.hoodie/\.temp/{_INSTANT}"
+
+
+def data_door(storage: Storage, root: str) -> Door:
+    """The door for data files and for the directories of partitions."""
+    return Door(storage, (Area(root, _DATA, _DATA),))
+
+
+def metadata_door(storage: Storage, root: str) -> Door:
+    """The door for what lies in ``.hoodie``; ``root`` is the data table's, also for its metadata table's files."""
+    return Door(storage, (Area(root, _METADATA_FILES, _METADATA_DIRECTORIES),))
+
+
+def lock_door(storage: Storage, path: str) -> Door:
+    """The door for one lock file alone."""
+    return Door(storage, (Area(path.rpartition("/")[0], "lock"),))
