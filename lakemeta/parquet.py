@@ -133,7 +133,7 @@ class ParquetWriter:
         self._settings = _settings(options, ())
         self._key_values = options.key_values
         self._pool = pool
-        self._footer = thrift.loads(_footer(_encode_table(schema.empty_table(), self._settings)))
+        self._footer = thrift.loads(_footer(_empty_file(schema, self._settings)))
         self._leaves = leaf_columns(self._footer)
         self._settings = _settings(options, [".".join(leaf.path) for leaf in self._leaves])
         self._pending: deque[_RowGroup] = deque()
@@ -250,6 +250,13 @@ def _chunk(data: memoryview, entry: thrift.Struct) -> _Chunk:
     start, size = chunk_range(entry)
     offset, length = bloom_filter(entry) or (0, 0)
     return _Chunk(entry, data[start : start + size], cut_off(data, entry), bytes(data[offset : offset + length]))
+
+
+def _empty_file(schema: pa.Schema, settings: Mapping[str, Any]) -> memoryview:
+    """A file of no rows; written without a table, as Arrow has no empty arrays of some types in others."""
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, schema, **{k: v for k, v in settings.items() if k != "bloom_filter_options"}).close()
+    return memoryview(sink.getvalue())
 
 
 def _encode_table(table: pa.Table, settings: Mapping[str, Any]) -> memoryview:

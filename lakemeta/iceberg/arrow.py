@@ -50,15 +50,31 @@ def arrow_type(kind: Type) -> pa.DataType:
     if isinstance(kind, FixedType):
         return pa.binary(kind.length)
     if isinstance(kind, StructType):
-        return pa.struct([arrow_field(f) for f in kind.fields])
+        return _struct_type(kind)
     if isinstance(kind, ListType):
-        return pa.list_(arrow_field(element_field(kind)))
+        return pa.list_(_known(element_field(kind), kind))
     if isinstance(kind, MapType):
         key, value = entry_fields(kind)
-        return pa.map_(arrow_field(key), arrow_field(value))
+        return pa.map_(arrow_field(key), _known(value, kind))
     if kind.name not in _ARROW:
         raise UnsupportedFeatureError(f"rewriting columns of type {kind} is not supported; nothing was written")
     return _ARROW[kind.name]
+
+
+def _struct_type(kind: StructType) -> pa.DataType:
+    fields = [arrow_field(f) for f in kind.fields if f.type != UNKNOWN]
+    if not fields:
+        raise UnsupportedFeatureError(
+            f"a column of type {kind} has no fields that Parquet can hold; drop it, or give it a field of a known type"
+        )
+    return pa.struct(fields)
+
+
+def _known(part: NestedField, kind: Type) -> pa.Field:
+    """An element or value of a list or map; neither Iceberg nor lakemeta can write those of no known type."""
+    if part.type == UNKNOWN:
+        raise UnsupportedFeatureError(f"a column of type {kind} cannot be written to Parquet; change its type first")
+    return arrow_field(part)
 
 
 def arrow_field(field: NestedField) -> pa.Field:
@@ -97,8 +113,28 @@ def constant(kind: Type, value: Value, length: int) -> pa.Array:
     if value is not None and isinstance(kind, StructType | ListType | MapType):
         raise UnsupportedFeatureError(f"a default value of type {kind} is not supported; nothing was written")
     if value is None:
-        return pa.nulls(length, arrow_type(kind))
+        return nulls(kind, length)
     return pa.repeat(pa.scalar(value, arrow_type(kind)), length)
+
+
+def nulls(kind: Type, length: int) -> pa.Array:
+    """An array of nulls; required fields of structs have values below them, as Arrow and Parquet want it."""
+    if not isinstance(kind, StructType):
+        return pa.nulls(length, arrow_type(kind))
+    known = [(f, nulls(f.type, length)) for f in kind.fields if f.type != UNKNOWN]
+    children = [without_nulls(array) if f.required else array for f, array in known]
+    mask = pa.repeat(pa.scalar(True), length)
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=mask)
+
+
+def without_nulls(array: pa.Array) -> pa.Array:
+    """The array with whatever values lie below its nulls in their place."""
+    if isinstance(array, pa.StructArray):
+        children = [array.field(i) for i in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(array.type))
+    below = [array.values] if isinstance(array, pa.ListArray) else None  # a map is a list, too
+    own = array.buffers()[: 2 if below else None]
+    return pa.Array.from_buffers(array.type, len(array), [None, *own[1:]], 0, array.offset, below)
 
 
 def field_id(field: pa.Field) -> int | None:

@@ -30,6 +30,7 @@ _PLAIN: Final[dict[str, Any]] = {
     "double": pa.float64(),
     "string": pa.string(),
     "bytes": pa.binary(),
+    "null": pa.null(),
 }
 
 Convert = Any  # a function from a plain Avro value to what Arrow takes, or None if they are the same

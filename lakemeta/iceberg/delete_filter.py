@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemeta.errors import UnsupportedFeatureError
-from lakemeta.iceberg.types import LONG, STRING, NestedField, StructType
+from lakemeta.iceberg.types import LONG, STRING, UNKNOWN, NestedField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -149,11 +149,17 @@ def key_columns(batch: pa.RecordBatch, schema: Schema, field_ids: Sequence[int])
 
 
 def _column(batch: pa.RecordBatch, schema: Schema, field_id: int) -> pa.Array:
-    path = _path(schema.fields, field_id)
+    fields = _known(schema.fields)
+    path = _path(fields, field_id)
     if path is None:
         raise UnsupportedFeatureError(f"column id {field_id} lies in a list or map, so rows cannot be told by it")
-    array = batch.column(schema.fields[path[0]].name)
+    array = batch.column(fields[path[0]].name)
     return pc.struct_field(array, path[1:]) if path[1:] else array
+
+
+def _known(fields: Sequence[NestedField]) -> list[NestedField]:
+    """The fields that batches have: those of type unknown are left out."""
+    return [field for field in fields if field.type != UNKNOWN]
 
 
 def _path(fields: Sequence[NestedField], field_id: int) -> list[int] | None:
@@ -161,7 +167,7 @@ def _path(fields: Sequence[NestedField], field_id: int) -> list[int] | None:
     for place, field in enumerate(fields):
         if field.field_id == field_id:
             return [place]
-        inner = _path(field.type.fields, field_id) if isinstance(field.type, StructType) else None
+        inner = _path(_known(field.type.fields), field_id) if isinstance(field.type, StructType) else None
         if inner is not None:
             return [place, *inner]
     return None

@@ -17,7 +17,7 @@ from lakemeta.iceberg.manifest import DataFile, FileContent
 from lakemeta.iceberg.metrics import MetricsModes, file_metrics
 from lakemeta.iceberg.rollover import BufferLimits, Rollover
 from lakemeta.iceberg.schema import schema_to_json
-from lakemeta.iceberg.write_settings import buffer_limits, data_location, file_name, parquet_options
+from lakemeta.iceberg.write_settings import buffer_limits, data_location, file_name, parquet_options, with_bloom_paths
 from lakemeta.parquet import ParquetWriter
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class FileFactory:
             modes=modes,
             sort_order_id=sort_order_id,
             name_of=lambda count: file_name(group, attempt, uuid, count),
-            options=parquet_options(properties, footer),
+            options=with_bloom_paths(parquet_options(properties, footer), schema),
             buffers=buffer_limits(properties),
         )
 

@@ -21,6 +21,8 @@ from lakemeta.iceberg.arrow import (
     element_field,
     entry_fields,
     field_id,
+    nulls,
+    without_nulls,
 )
 from lakemeta.iceberg.types import LONG, UNKNOWN, ListType, MapType, NestedField, StructType, Type, Value
 from lakemeta.row_sort import count_up
@@ -75,7 +77,7 @@ class Projection:
     def _column(self, field: NestedField, batch: pa.RecordBatch) -> pa.Array:
         name = self.source.get(field.field_id)
         if name is not None:
-            return _project(batch.column(name), self.ids[name], field.type)
+            return _held(_project(batch.column(name), self.ids[name], field.type), field, None)
         if field.field_id in self.constants:
             return constant(field.type, self.constants[field.field_id], batch.num_rows)
         return _absent(field, batch.num_rows)
@@ -169,32 +171,49 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _project_struct(array: pa.Array, ids: list[tuple[int | None, Any]], kind: StructType) -> pa.Array:
     at = {i: (n, below) for n, (i, below) in enumerate(ids) if i is not None}
+    known = [field for field in kind.fields if field.type != UNKNOWN]
+    there = array.is_valid() if array.null_count else None
     children = []
-    for field in kind.fields:
+    for field in known:
         if field.field_id in at:
             n, below = at[field.field_id]
-            children.append(_project(array.field(n), below, field.type))
-        else:
+            children.append(_held(_project(array.field(n), below, field.type), field, there))
+        elif array.null_count < len(array):
             children.append(_absent(field, len(array)))
-    fields = [arrow_field(f) for f in kind.fields]
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+        else:
+            children.append(_held(nulls(field.type, len(array)), field, there))
+    fields = [arrow_field(f) for f in known]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=None if there is None else pc.invert(there))
 
 
 def _project_list(array: pa.Array, ids: list[tuple[int | None, Any]], kind: ListType) -> pa.Array:
     if pa.types.is_large_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
-    values = _project(array.values, ids[0][1], element_field(kind).type)
+    element = element_field(kind)
+    values = _held(_project(array.values, ids[0][1], element.type), element, None)
     return _rewrap(array, arrow_type(kind), values)
 
 
 def _project_map(array: pa.Array, ids: list[tuple[int | None, Any]], kind: MapType) -> pa.Array:
     key, value = entry_fields(kind)
+    parts = zip((key, value), (array.keys, array.items), ids, strict=True)
     entries = pa.StructArray.from_arrays(
-        [_project(array.keys, ids[0][1], key.type), _project(array.items, ids[1][1], value.type)],
+        [_held(_project(part, below, field.type), field, None) for field, part, (_, below) in parts],
         fields=[arrow_field(key), arrow_field(value)],
     )
     return _rewrap(array, arrow_type(kind), entries)
+
+
+def _held(array: pa.Array, field: NestedField, there: pa.Array | None) -> pa.Array:
+    """The values of a field, checked: a required one is null nowhere but in structs that are null themselves.
+
+    ``there`` is True where the struct around is not null; None for everywhere.
+    """
+    if not field.required or not array.null_count:
+        return array
+    if there is None or pc.any(pc.and_(there, array.is_null())).as_py():
+        raise CorruptMetadataError(f"a data file has nulls in column {field.name}, which is required")
+    return without_nulls(array)
 
 
 def _rewrap(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:

@@ -15,6 +15,7 @@ from lakemeta.iceberg.delete_filter import key_columns
 from lakemeta.iceberg.row_order import STRING_BYTES
 from lakemeta.iceberg.spec import SortField, SortOrder
 from lakemeta.iceberg.transform_arrays import transform_array
+from lakemeta.iceberg.types import UNKNOWN
 from lakemeta.row_sort import SortKey
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _how(field: SortField) -> SortKey:
 
 def _transformed(batch: pa.RecordBatch, schema: Schema, source_id: int, transform: Transform) -> pa.Array:
     field = schema.field(source_id)
-    if transform.name == "void" or field is None:
+    if transform.name == "void" or field is None or field.type == UNKNOWN:
         return pa.nulls(batch.num_rows, pa.int32())
     return transform_array(transform, field.type, key_columns(batch, schema, [source_id])[0])
 

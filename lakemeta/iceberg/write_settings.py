@@ -9,14 +9,21 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from lakemeta.errors import OptionError, UnsupportedFeatureError
+from lakemeta.iceberg.arrow import element_field, entry_fields
 from lakemeta.iceberg.properties import bool_property, int_property
 from lakemeta.iceberg.rollover import BufferLimits
 from lakemeta.iceberg.transforms import murmur3_32
+from lakemeta.iceberg.types import BOOLEAN, UNKNOWN, ListType, MapType, StructType
 from lakemeta.parquet_footer import WriteOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lakemeta.iceberg.schema import Schema
+    from lakemeta.iceberg.types import NestedField, Type
 
 WRITE_PARQUET: Final = "lakemeta.write-parquet"
 _PARQUET: Final = "write.parquet."
@@ -41,6 +48,30 @@ def check_format(properties: Mapping[str, str], *, write_parquet: bool) -> None:
             f"the table's write.format.default is {default}, and lakemeta writes Parquet only; "
             f"set the option {WRITE_PARQUET}=true to have its files rewritten as Parquet"
         )
+
+
+def with_bloom_paths(options: WriteOptions, schema: Schema) -> WriteOptions:
+    """The options with bloom filters by paths in Parquet, which the table's properties give by column names.
+
+    Names of nothing in the schema, and of structs, lists and maps, mean nothing. Booleans have no filters: Iceberg's
+    are empty there, and no reader asks them.
+    """
+    paths = {schema.names[i]: path for i, kind, path in _leaves(schema.fields, ()) if kind not in (BOOLEAN, UNKNOWN)}
+    wanted = {".".join(paths[name]): how for name, how in options.bloom_filters.items() if name in paths}
+    return attrs.evolve(options, bloom_filters=wanted)
+
+
+def _leaves(fields: Iterable[NestedField], above: tuple[str, ...]) -> Iterator[tuple[int, Type, tuple[str, ...]]]:
+    for field in fields:
+        path = (*above, field.name)
+        if isinstance(field.type, StructType):
+            yield from _leaves(field.type.fields, path)
+        elif isinstance(field.type, ListType):
+            yield from _leaves([element_field(field.type)], (*path, "list"))
+        elif isinstance(field.type, MapType):
+            yield from _leaves(entry_fields(field.type), (*path, "key_value"))
+        else:
+            yield field.field_id, field.type, path
 
 
 def parquet_options(properties: Mapping[str, str], key_values: Mapping[str, str]) -> WriteOptions:

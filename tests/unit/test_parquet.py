@@ -230,6 +230,26 @@ def test_a_uuid_is_marked_as_one() -> None:
     assert (stats.columns[0].lower, stats.columns[0].upper) == (values[0], values[1])
 
 
+@pytest.mark.skipif(int(pa.__version__.split(".")[0]) < 21, reason="this pyarrow does not mark UUIDs")
+@pytest.mark.parametrize(
+    "nest",
+    [
+        lambda kind: pa.struct([("u", kind)]),
+        pa.list_,
+        lambda kind: pa.map_(pa.string(), kind),
+        lambda kind: pa.map_(kind, pa.string()),
+        lambda kind: pa.list_(pa.struct([("u", kind)])),
+    ],
+    ids=["struct", "list", "value", "key", "list-of-structs"],
+)
+def test_a_uuid_is_marked_inside_other_types(nest: Any) -> None:
+    """A schema with UUIDs in structs, lists and maps makes a file, though Arrow has no empty array of such a type."""
+    table = pa.table({"n": pa.nulls(3, nest(pa.binary(16)))})
+    data, _ = write([table], schema=pa.schema([pa.field("n", nest(pa.uuid()))]))
+    schema = pq.ParquetFile(io.BytesIO(data)).schema
+    assert "UUID" in {str(schema.column(i).logical_type) for i in range(len(schema))}
+
+
 @settings(max_examples=40)
 @given(
     st.lists(

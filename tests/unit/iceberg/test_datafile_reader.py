@@ -257,3 +257,34 @@ def test_damage_inside_a_file_is_found_while_reading() -> None:
     file = open_data_file("PARQUET", bytes(data), "file-name")
     with pytest.raises(CorruptMetadataError, match="file-name cannot be read"):
         list(file.read(["a"], WHOLE))
+
+
+def test_columns_of_unknown_type_in_avro() -> None:
+    """Iceberg writes them as Avro's null, at any depth; no bytes, and nothing but nulls."""
+    inner = {
+        "type": "record",
+        "name": "r3",
+        "fields": [
+            {"name": "u", "type": "null", "default": None, "field-id": 4},
+            {"name": "x", "type": ["null", "int"], "default": None, "field-id": 5},
+        ],
+    }
+    schema = {
+        "type": "record",
+        "name": "table",
+        "fields": [
+            {"name": "k", "type": "int", "field-id": 1},
+            {"name": "u", "type": "null", "default": None, "field-id": 2},
+            {"name": "s", "type": ["null", inner], "default": None, "field-id": 3},
+        ],
+    }
+    rows = [{"k": 1, "u": None, "s": {"u": None, "x": 2}}, {"k": 3, "u": None, "s": None}]
+    opened = open_data_file("AVRO", avro.write_container(schema, rows), "f.avro")
+    fields = (
+        Field(1, "k", t.INT),
+        Field(2, "u", t.UNKNOWN),
+        Field(3, "s", t.StructType((Field(4, "u", t.UNKNOWN), Field(5, "x", t.INT)))),
+    )
+    plan = projection(opened.schema, fields, where="f.avro")
+    (batch,) = opened.read(plan.columns, WHOLE)
+    assert plan.apply(batch, 0, None).to_pylist() == [{"k": 1, "s": {"x": 2}}, {"k": 3, "s": None}]

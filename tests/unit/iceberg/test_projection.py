@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import attrs
 import pyarrow as pa
 import pytest
 
@@ -121,6 +122,56 @@ def test_a_required_column_without_values_is_damage() -> None:
     batch = file_of([{"a": 1}], Field(1, "a", t.LONG))
     with pytest.raises(CorruptMetadataError, match="column b, which is required"):
         project(batch, Field(2, "b", t.LONG, required=True))
+
+
+INNER = t.StructType((Field(4, "x", t.STRING, required=True), Field(5, "y", t.ListType(6, t.INT), required=True)))
+OUTER = Field(2, "s", t.StructType((Field(3, "in", INNER, required=True), Field(7, "z", t.DOUBLE))))
+
+
+def loose(field: Field) -> Field:
+    """The field as ORC files have it, which know no required columns."""
+    kind = field.type
+    if isinstance(kind, t.StructType):
+        kind = t.StructType(tuple(map(loose, kind.fields)))
+    return attrs.evolve(field, type=kind, required=False)
+
+
+def test_a_null_struct_needs_no_values_of_required_fields() -> None:
+    """Older files lack the struct, ORC files have nulls below null structs: both are null structs, at any depth."""
+    full = {"s": {"in": {"x": "a", "y": [1]}, "z": None}}
+    batch = file_of([full, {"s": None}, full], loose(OUTER))
+    assert project(batch, OUTER) == [full, {"s": None}, full]
+    assert project(batch.slice(1), OUTER) == [{"s": None}, full]
+    assert project(file_of([{"a": 1}], Field(1, "a", t.LONG)), OUTER) == [{"s": None}]
+    older = file_of([{"s": None}], Field(2, "s", t.StructType((Field(7, "z", t.DOUBLE),))))
+    assert project(older, OUTER) == [{"s": None}]
+
+
+def test_a_struct_that_is_there_needs_its_required_fields() -> None:
+    """Null or missing, there is nothing to put into them; so for elements, values and columns."""
+    older = file_of([{"s": {"z": 1.0}}], Field(2, "s", t.StructType((Field(7, "z", t.DOUBLE),))))
+    null = file_of([{"s": {"in": None}}], loose(OUTER))
+    for batch in (older, null):
+        with pytest.raises(CorruptMetadataError, match="column in, which is required"):
+            project(batch, OUTER)
+    items = file_of([{"l": [1, None]}], Field(1, "l", t.ListType(2, t.INT)))
+    with pytest.raises(CorruptMetadataError, match="column element, which is required"):
+        project(items, Field(1, "l", t.ListType(2, t.INT, True)))
+    with pytest.raises(CorruptMetadataError, match="column a, which is required"):
+        project(file_of([{"a": None}], Field(1, "a", t.LONG)), Field(1, "a", t.LONG, required=True))
+
+
+def test_fields_of_unknown_type_are_not_there() -> None:
+    """As in Iceberg's own files, at any depth; what would have nothing left, or holds them, cannot be written."""
+    kind = t.StructType((Field(3, "u", t.UNKNOWN), Field(4, "x", t.INT), Field(5, "v", t.UNKNOWN)))
+    schema = pa.schema([("s", pa.struct([("u", pa.null()), ("x", pa.int32())]))])
+    batch = pa.RecordBatch.from_pylist([{"s": {"u": None, "x": 7}}], schema=schema)
+    mapping = [MappedField(2, ("s",), (MappedField(4, ("x",)),))]
+    assert project(batch, Field(2, "s", kind), name_mapping=mapping) == [{"s": {"x": 7}}]
+    empty = t.StructType((Field(3, "u", t.UNKNOWN),))
+    for bad in (empty, t.ListType(3, t.UNKNOWN), t.MapType(3, t.STRING, 4, t.UNKNOWN)):
+        with pytest.raises(UnsupportedFeatureError, match="unknown"):
+            arrow_type(bad)
 
 
 def test_files_without_ids_are_read_by_name_mapping() -> None:

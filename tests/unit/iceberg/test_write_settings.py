@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg.rollover import BufferLimits
-from lakemeta.iceberg.write_settings import buffer_limits, check_format, data_location, file_name, parquet_options
+from lakemeta.iceberg.schema import Schema
+from lakemeta.iceberg.types import BOOLEAN, INT, STRING, UNKNOWN, ListType, MapType, NestedField, StructType
+from lakemeta.iceberg.write_settings import (
+    buffer_limits,
+    check_format,
+    data_location,
+    file_name,
+    parquet_options,
+    with_bloom_paths,
+)
 
 
 def test_tables_without_a_codec_are_old_and_mean_gzip() -> None:
@@ -70,6 +80,23 @@ def test_bloom_filters_are_no_larger_than_allowed() -> None:
     for wrong in ("much", "0", "1"):
         with pytest.raises(OptionError, match="bloom-filter-fpp"):
             parquet_options({**properties, "write.parquet.bloom-filter-fpp.column.a": wrong}, {})
+
+
+def test_bloom_filters_are_found_by_column_names() -> None:
+    """Properties name columns as Iceberg does, also in lists and maps; booleans and what is no column have none."""
+    item = StructType((NestedField(4, "i", INT), NestedField(5, "b", BOOLEAN)))
+    fields = (
+        NestedField(1, "id", INT),
+        NestedField(2, "flag", BOOLEAN),
+        NestedField(3, "s", item),
+        NestedField(6, "l", ListType(7, attrs.evolve(item, fields=(NestedField(8, "x", INT),)))),
+        NestedField(9, "m", MapType(10, STRING, 11, INT)),
+        NestedField(12, "nothing", UNKNOWN),
+    )
+    names = ("id", "flag", "s", "s.i", "s.b", "l", "l.element.x", "m.key", "m.value", "nothing", "gone")
+    wanted = {f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in names}
+    options = with_bloom_paths(parquet_options(wanted, {}), Schema(fields))
+    assert set(options.bloom_filters) == {"id", "s.i", "l.list.element.x", "m.key_value.key", "m.key_value.value"}
 
 
 def test_unknown_codecs_and_formats_are_refused() -> None:
