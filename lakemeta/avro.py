@@ -7,15 +7,14 @@ either form, and the tagged one is the way to say which record of a union is mea
 ``LongWrapper`` look alike).
 
 Schemas are taken as Java writes them (``avro.java.string``, ``null`` defaults in any place), as JSON text or
-as parsed JSON.
+as parsed JSON. The shape of each is checked before anything is decoded with it (``avro_schema``), and what blocks
+unpack to is bounded (``unpack``).
 """
 
 from __future__ import annotations
 
-import bz2
 import hashlib
 import json
-import lzma
 import struct
 import zlib
 from functools import lru_cache
@@ -26,10 +25,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 import fastavro
 
+from lakemeta import unpack
+from lakemeta.avro_schema import SchemaShapeError, Shape, check_schema
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 Schema = Any  # JSON text, or what json.loads made of it
@@ -56,18 +57,21 @@ _DECODE_ERRORS: Final = (
 )
 
 
-def read_container(data: bytes, where: str, *, tagged: bool = False) -> tuple[dict[str, Any], list[Any]]:
-    """The writer schema and all records of an Avro object container file.
+def read_container(
+    data: bytes, where: str, *, tagged: bool = False, limit: int | None = None
+) -> tuple[dict[str, Any], list[Any]]:
+    """The writer schema, which is a record's, and all records of an Avro object container file.
 
-    Raises CorruptMetadataError, naming ``where`` and the byte, if the file is empty, truncated or not Avro,
-    and UnsupportedFeatureError for codec lz4. A file cut exactly between
-    two blocks cannot be told from a whole one: the format has no end mark.
+    Raises CorruptMetadataError, naming ``where`` and the byte, if the file is empty, truncated, not Avro, or unpacks
+    to more than ``limit`` bytes (by default what metadata may take), and UnsupportedFeatureError for codec lz4. A
+    file cut exactly between two blocks cannot be told from a whole one: the format has no end mark.
     """
     header = _read_header(data, where)
+    schema = _record_schema(header, where)
     records: list[Any] = []
-    for count, block, position in _blocks(data, header, where):
+    for count, block, position in _blocks(data, header, where, limit):
         records += _decode_block(header.schema_text, block, count, where, position, tagged)
-    return json.loads(header.schema_text), records
+    return schema, records
 
 
 def read_blocks(data: bytes, where: str) -> tuple[dict[str, Any], Iterator[tuple[int, bytes]]]:
@@ -76,8 +80,8 @@ def read_blocks(data: bytes, where: str) -> tuple[dict[str, Any], Iterator[tuple
     For readers that know which parts of a record they can step over; raises as ``read_container`` does.
     """
     header = _read_header(data, where)
-    blocks = ((count, block) for count, block, _ in _blocks(data, header, where))
-    return json.loads(header.schema_text), blocks
+    blocks = ((count, block) for count, block, _ in _blocks(data, header, where, None))
+    return _record_schema(header, where), blocks
 
 
 def container_metadata(data: bytes, where: str) -> dict[str, bytes]:
@@ -258,8 +262,16 @@ def _read_header(data: bytes, where: str) -> _Header:
     return _Header(metadata, schema, codec, sync, stream.tell())
 
 
-def _blocks(data: bytes, header: _Header, where: str) -> Iterator[tuple[int, bytes, int]]:
-    position = header.end
+def _record_schema(header: _Header, where: str) -> dict[str, Any]:
+    _parsed(_array(header.schema_text), where)
+    schema = json.loads(header.schema_text)
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise CorruptMetadataError(f"{where} carries an Avro schema of no records")
+    return schema
+
+
+def _blocks(data: bytes, header: _Header, where: str, limit: int | None) -> Iterator[tuple[int, bytes, int]]:
+    position, room = header.end, unpack.allowance(len(data)) if limit is None else limit
     while position < len(data):
         try:
             count, position = _read_long(data, position)
@@ -269,50 +281,22 @@ def _blocks(data: bytes, header: _Header, where: str) -> Iterator[tuple[int, byt
         end = position + size
         if size < 0 or data[end : end + SYNC_SIZE] != header.sync_marker:
             raise _corrupt(where, position, "a block of records is damaged or cut off")
-        yield count, _unpack(data[position:end], header, where, position), position
+        block = _unpack(data[position:end], header, where, position, room)
+        room -= len(block)
+        yield count, block, position
         position = end + SYNC_SIZE
 
 
-def _unpack(block: bytes, header: _Header, where: str, position: int) -> bytes:
-    unpack: Callable[[bytes], bytes] | None = {
-        "null": bytes,
-        "deflate": lambda raw: zlib.decompress(raw, -zlib.MAX_WBITS),
-        "bzip2": bz2.decompress,
-        "xz": lzma.decompress,
-        "zstandard": _unpack_zstandard,
-        "snappy": _unpack_snappy,
-    }.get(header.codec)
-    if unpack is None:
-        if header.codec in _CODECS_ELSEWHERE:
-            raise UnsupportedFeatureError(f"{where} uses Avro codec {header.codec}; lakemeta does not read that")
-        raise CorruptMetadataError(f"{where} names an Avro codec that does not exist: {header.codec!r}")
+def _unpack(block: bytes, header: _Header, where: str, position: int, limit: int) -> bytes:
     try:
-        return unpack(block)
-    except (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError, IndexError, MemoryError) as error:
+        content = unpack.unpack_block(header.codec, block, limit)
+    except unpack.ERRORS as error:
         raise _corrupt(where, position, f"a {header.codec} block does not decompress: {error}") from error
-
-
-def _unpack_zstandard(raw: bytes) -> bytes:
-    import pyarrow as pa
-
-    unpacked: bytes = pa.CompressedInputStream(pa.BufferReader(raw), "zstd").read()
-    return unpacked
-
-
-def _unpack_snappy(raw: bytes) -> bytes:
-    """A block of Snappy starts with its unpacked length; Avro puts a CRC-32 of the content behind it."""
-    import pyarrow as pa
-
-    size, shift = 0, 0
-    for byte in raw:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    unpacked: bytes = pa.decompress(raw[:-4], size, "snappy", asbytes=True)
-    if struct.pack(">I", zlib.crc32(unpacked)) != raw[-4:]:
-        raise ValueError("its checksum differs")
-    return unpacked
+    if content is not None:
+        return content
+    if header.codec in _CODECS_ELSEWHERE:
+        raise UnsupportedFeatureError(f"{where} uses Avro codec {header.codec}; lakemeta does not read that")
+    raise CorruptMetadataError(f"{where} names an Avro codec that does not exist: {header.codec[:60]!r}")
 
 
 def _deflate(raw: bytes) -> bytes:
@@ -323,7 +307,7 @@ def _deflate(raw: bytes) -> bytes:
 
 def _decode_block(text: str, block: bytes, count: int, where: str, position: int, tagged: bool) -> list[Any]:
     # n records back to back are an Avro array without its frame; fastavro reads a whole array in one call.
-    if not 0 <= count <= len(block):
+    if not 0 <= count * _shape(text, where).least <= len(block):
         raise _corrupt(where, position, f"{count} records cannot lie in {len(block)} bytes")
     prefix = encode_long(count) if count else b""
     stream = BytesIO(b"".join((prefix, block, b"\0")))
@@ -360,15 +344,28 @@ def _decode(parsed: Any, stream: BytesIO, where: str, position: int, tagged: boo
 
 
 @lru_cache(maxsize=256)
-def _parse_text(text: str) -> Any:
-    return fastavro.parse_schema(_without_logical_types(json.loads(text)))
+def _parse_text(text: str) -> tuple[Shape, Any]:
+    schema = json.loads(text)
+    return check_schema(schema), fastavro.parse_schema(_without_logical_types(schema))
 
 
 def _parsed(text: str, where: str) -> Any:
+    return _checked(text, where)[1]
+
+
+def _shape(text: str, where: str) -> Shape:
+    """The shape of the records of a container; an array of them is what is decoded."""
+    return _checked(text, where)[0]
+
+
+def _checked(text: str, where: str) -> tuple[Shape, Any]:
     try:
         return _parse_text(text)
+    except SchemaShapeError as error:
+        raise CorruptMetadataError(f"{where} carries an Avro schema that {error}") from error
     except _DECODE_ERRORS as error:
-        raise CorruptMetadataError(f"{where} carries an Avro schema that does not parse: {error}") from error
+        problem = " ".join(str(error).split())[:200]
+        raise CorruptMetadataError(f"{where} carries an Avro schema that does not parse: {problem}") from error
 
 
 def _without_logical_types(schema: Any) -> Any:

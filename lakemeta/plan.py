@@ -18,6 +18,8 @@ import attrs
 
 from lakemeta import __version__
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.json_text import parse_json
+from lakemeta.plan_fields import check_header, check_operation
 from lakemeta.words import count_of, html_table, human_bytes
 
 if TYPE_CHECKING:
@@ -205,11 +207,14 @@ class PlanHeader:
         rest = dict(line)
         version = rest.pop("version", None)
         if version != PLAN_VERSION:
-            raise CorruptMetadataError(f"this plan has version {version}; this lakemeta reads version {PLAN_VERSION}")
+            raise CorruptMetadataError(
+                f"this plan has version {str(version)[:20]}; this lakemeta reads version {PLAN_VERSION}"
+            )
         fixed = ("plan", "table", "table_format_version", "based_on", "options", "created_by")
         missing = [name for name in fixed if name not in rest]
         if missing:
             raise CorruptMetadataError(f"the plan's first line has no {missing[0]}; make the plan again")
+        check_header(line)
         return cls(**{name: rest.pop(name) for name in fixed}, facts=rest)
 
 
@@ -303,9 +308,11 @@ def operation_to_json(op: Operation) -> dict[str, Json]:
 def operation_from_json(line: Mapping[str, Json], number: int) -> Operation:
     """Read one operation line; raises CorruptMetadataError naming the line if it is not a known operation."""
     fields = dict(line)
-    kind = _OPERATIONS.get(fields.pop("op", ""))
+    op = fields.pop("op", "")
+    kind = _OPERATIONS.get(op) if isinstance(op, str) else None
     if kind is None:
         raise CorruptMetadataError(f"line {number} of the plan is not an operation this lakemeta knows")
+    check_operation(op, fields, number)
     try:
         operation: Operation = kind(**fields)
     except TypeError as error:
@@ -324,7 +331,7 @@ def _check_end(lines: list[str], objects: list[dict[str, Json]]) -> None:
 
 def _parse(line: str, number: int) -> dict[str, Json]:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError as error:
         raise CorruptMetadataError(f"line {number} of the plan is not JSON; make the plan again") from error
     if not isinstance(value, dict):

@@ -8,7 +8,6 @@ completed. Sources: HoodieArchivedTimeline (0.15), ArchivedTimelineV2 and LSMTim
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ import attrs
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.logfile import BlockType, CorruptBlock, LogBlock, read_blocks
+from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -113,7 +113,7 @@ def newest_manifest(version: bytes | None, names: Iterable[str], where: str) -> 
 def manifest_files(manifest: bytes, where: str) -> tuple[LsmFile, ...]:
     """The live files that a manifest lists; raises CorruptMetadataError if it is none or a name is a path."""
     try:
-        files = tuple(LsmFile(str(f["fileName"]), int(f["fileLen"])) for f in json.loads(manifest)["files"])
+        files = tuple(LsmFile(str(f["fileName"]), int(f["fileLen"])) for f in parse_json(manifest)["files"])
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptMetadataError(f"{where} is not a manifest of an archived timeline: {error!r}") from error
     for file in files:

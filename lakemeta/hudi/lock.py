@@ -38,6 +38,7 @@ from lakemeta.errors import (
     UnsupportedFeatureError,
 )
 from lakemeta.hudi.doors import lock_door
+from lakemeta.json_text import parse_json
 from lakemeta.paths import split_scheme
 from lakemeta.storage.contract import ConditionalStorage
 
@@ -346,7 +347,7 @@ class StorageLock:
 
     def _is_free(self, data: bytes) -> bool:
         try:
-            lock = json.loads(data)
+            lock = parse_json(data)
             return bool(lock["expired"]) or self._now_ms() > int(lock["validUntil"]) + _DRIFT_MS
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptMetadataError(f"{self.path} is no lock that Hudi writes ({error}); delete it") from error

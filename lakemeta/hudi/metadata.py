@@ -7,7 +7,6 @@ relative to the table root, ``""`` for a table without partitions.
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ import attrs
 
 from lakemeta.avro import MAGIC, ends_whole, read_container, write_container
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -212,7 +212,7 @@ def one_record(data: bytes, where: str) -> dict[str, Any]:
 
 def _json_object(data: bytes, where: str) -> dict[str, Any]:
     try:
-        record = json.loads(data)
+        record = parse_json(data)
     except ValueError as error:
         raise CorruptMetadataError(f"{where} is cut off or damaged: {error}; restore it or roll it back") from error
     if not isinstance(record, dict):

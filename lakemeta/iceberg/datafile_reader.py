@@ -10,7 +10,7 @@ import attrs
 import pyarrow as pa
 from pyarrow import orc
 
-from lakemeta import avro
+from lakemeta import avro, unpack
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.iceberg.arrow import FIELD_ID
 from lakemeta.iceberg.values import scaled
@@ -134,7 +134,7 @@ def _open_orc(source: BinaryIO | bytes) -> OpenFile:
 
 
 def _open_avro(data: bytes, where: str) -> OpenFile:
-    schema, records = avro.read_container(data, where)
+    schema, records = avro.read_container(data, where, limit=unpack.allowance(len(data), unpack.DATA_RATIO))
     parts = [(field["name"], *_avro_field(field)) for field in avro.spelled_out(schema)["fields"]]
 
     def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:

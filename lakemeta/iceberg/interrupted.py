@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import attrs
 
@@ -22,6 +23,7 @@ from lakemeta.iceberg.doors import MARK_PREFIX, MARK_SUFFIX, metadata_door, meta
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.stored_manifests import StoredManifests
 from lakemeta.iceberg.write_settings import data_root, is_name_of
+from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,11 +85,12 @@ def left_behind(operations: TableOperations, metadata: TableMetadata, executor: 
 def _told(door: Door, metadata: TableMetadata, executor: Executor | None, path: str, names: list[str]) -> Iterator[str]:
     storage = door.storage
     try:
-        mark = json.loads(storage.read(path))
-        uuid, begun, commits = str(mark["rewrite"]), int(mark["begun_ms"]), [str(c) for c in mark["commits"]]
+        mark = parse_json(storage.read(path))
+        uuid, *commits = [str(UUID(name)) for name in (mark["rewrite"], *mark["commits"])]
+        when = datetime.fromtimestamp(int(mark["begun_ms"]) / 1000, UTC).isoformat(timespec="seconds")
     except PathNotFoundError:
         return  # it ended while we looked
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         yield f"{path} is no mark of a rewrite; delete it if no rewrite is running"
         return
     root = store_path(storage.scheme, data_root(metadata.location, metadata.properties))
@@ -98,7 +101,6 @@ def _told(door: Door, metadata: TableMetadata, executor: Executor | None, path: 
     if not left:
         door.delete_files([path])
         return
-    when = datetime.fromtimestamp(begun / 1000, UTC).isoformat(timespec="seconds")
     listed = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
     told = f"the rewrite {uuid} that began at {when} did not end; once it surely runs no more, delete its files"
     yield f"{told}, which no snapshot names: {listed}"

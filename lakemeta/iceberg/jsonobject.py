@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 Json = Any
 T = TypeVar("T")
 
+_LONG: Final = 2**63
 _NAMES: Final = {
     int: "a whole number",
     str: "a string",
@@ -50,6 +51,10 @@ class JsonObject:
         """Take a list of whole numbers that may be missing or null."""
         return self.items(key, lambda item: self._checked(key, item, int))
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Take a list of strings that may be missing or null."""
+        return self.items(key, lambda item: self._checked(key, item, str))
+
     def strings(self, key: str) -> dict[str, str]:
         """Take an object of strings that may be missing or null."""
         return {k: self._checked(k, v, str) for k, v in (self.take(key, dict) or {}).items()}
@@ -57,6 +62,8 @@ class JsonObject:
     def _checked(self, key: str, value: Json, kind: type[T]) -> T:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise CorruptMetadataError(f"{self.what}: {key} is not {_NAMES[kind]}")
+        if isinstance(value, int) and not -_LONG <= value < _LONG:
+            raise CorruptMetadataError(f"{self.what}: {key} is a number of more than 64 bits")
         return value
 
 

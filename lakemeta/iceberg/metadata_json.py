@@ -7,6 +7,7 @@ import json
 import zlib
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from lakemeta import unpack
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.jsonobject import JsonObject, present
 from lakemeta.iceberg.metadata import (
@@ -30,6 +31,7 @@ from lakemeta.iceberg.spec import (
     spec_from_json,
     spec_to_json,
 )
+from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.types import Json
 
 _NO_SNAPSHOT: Final = -1
-_GZIP: Final = b"\x1f\x8b"
 
 
 def load_metadata(data: bytes, path: str) -> TableMetadata:
@@ -47,8 +48,9 @@ def load_metadata(data: bytes, path: str) -> TableMetadata:
     for a format version or feature that lakemeta does not handle.
     """
     try:
-        value = json.loads(gzip.decompress(data) if data[:2] == _GZIP else data)
-    except (ValueError, OSError, EOFError, zlib.error) as error:
+        zipped = data[:2] == unpack.GZIP_MAGIC
+        value = parse_json(unpack.gunzip(data, unpack.allowance(len(data))) if zipped else data)
+    except (ValueError, EOFError, zlib.error) as error:
         found = f"{path} is not the JSON of table metadata ({error})"
         raise CorruptMetadataError(f"{found}; restore it from a copy") from error
     try:
@@ -214,7 +216,7 @@ def _snapshot_from_json(value: Json) -> Snapshot:
     parts = JsonObject(value, "a snapshot")
     snapshot_id = parts.need("snapshot-id", int)
     parts.what = f"snapshot {snapshot_id}"
-    manifests = parts.items("manifests", str) if "manifests" in parts.rest else None
+    manifests = parts.texts("manifests") if "manifests" in parts.rest else None
     if parts.rest.get("key-id") is not None:
         raise UnsupportedFeatureError(f"{parts.what} is encrypted, which lakemeta does not handle")
     return Snapshot(

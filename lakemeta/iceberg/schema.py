@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from lakemeta.iceberg.types import (
     Type,
     primitive_from_name,
 )
+from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -149,7 +149,7 @@ class MappedField:
 def name_mapping_from_json(text: str) -> tuple[MappedField, ...]:
     """Read the table property ``schema.name-mapping.default`` (spec: "Name Mapping Serialization")."""
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError as error:
         raise CorruptMetadataError("the property schema.name-mapping.default is not JSON") from error
     if not isinstance(value, list):
@@ -159,7 +159,7 @@ def name_mapping_from_json(text: str) -> tuple[MappedField, ...]:
 
 def _mapped_from_json(value: Json) -> MappedField:
     parts = JsonObject(value, "a field of schema.name-mapping.default")
-    names = parts.items("names", str)
+    names = parts.texts("names")
     return MappedField(parts.take("field-id", int), names, parts.items("fields", _mapped_from_json))
 
 

@@ -15,6 +15,7 @@ import attrs
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.metadata_table.records import RecordSchema
+from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -130,7 +131,7 @@ def _write_stat(file: NewLogFile, instant: str, table_version: int) -> dict[str,
 
 def _json(data: bytes, where: str) -> dict[str, Any]:
     try:
-        commit = json.loads(data)
+        commit = parse_json(data)
     except ValueError as error:
         raise CorruptMetadataError(f"{where} is not commit metadata: {error}; rebuild the metadata table") from error
     if not isinstance(commit, dict):

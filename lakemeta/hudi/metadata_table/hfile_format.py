@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakemeta import unpack
 from lakemeta.errors import CorruptMetadataError
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def read_block(block: bytes, offset: int, codec: str, where: str) -> tuple[bytes
 def _unpack(packed: bytes, size: int, codec: str, where: str, offset: int) -> bytes:
     body = packed
     if codec == "GZ":
+        if size > unpack.allowance(len(packed)):
+            raise corrupt(where, offset, f"a block says it unpacks to {size} bytes from {len(packed)}")
         gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
             # One byte more than promised shows a block that says too little, without unpacking a bomb.

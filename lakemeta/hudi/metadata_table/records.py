@@ -17,6 +17,7 @@ import attrs
 
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -154,7 +155,7 @@ class RecordSchema:
 def check_lists_files(schema: str, where: str) -> None:
     """Raise CorruptMetadataError unless records of this Avro schema (JSON) can say which files a partition has."""
     try:
-        fields = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
+        fields = {field["name"]: field["type"] for field in parse_json(schema)["fields"]}
         (entries,) = (branch["values"] for branch in fields["filesystemMetadata"] if branch != "null")
         kinds = {field["name"]: field["type"] for field in entries["fields"]}
         lists_files = (fields["type"], kinds["size"], kinds["isDeleted"]) == ("int", "long", "boolean")

@@ -34,9 +34,9 @@ NAMES += ["fixed[16]", "decimal(38, 10)", "geometry(srid:3857)", "geography(OGC:
 TYPES: st.SearchStrategy[t.Type] = st.recursive(
     st.sampled_from(NAMES).map(t.primitive_from_name),
     lambda inner: st.one_of(
-        st.builds(t.ListType, st.integers(1), inner, st.booleans()),
-        st.builds(t.MapType, st.integers(1), inner, st.integers(1), inner, st.booleans()),
-        st.lists(st.builds(t.NestedField, st.integers(1), st.text(), inner, st.booleans()), max_size=3).map(
+        st.builds(t.ListType, st.integers(1, 2**31 - 1), inner, st.booleans()),
+        st.builds(t.MapType, st.integers(1, 2**31 - 1), inner, st.integers(1, 2**31 - 1), inner, st.booleans()),
+        st.lists(st.builds(t.NestedField, st.integers(1, 2**31 - 1), st.text(), inner, st.booleans()), max_size=3).map(
             lambda fields: t.StructType(tuple(fields))
         ),
     ),
