@@ -235,7 +235,8 @@ class _Parser:
         token = self.peek()
         if token.kind == "name" and self._literal_follows():
             self.at += 1
-            return self.typed() if token.text.lower() in _TYPE_WORDS else Literal("word", token.text.lower())
+            word = token.text.lower()
+            return self.typed()._replace(type=word) if word in _TYPE_WORDS else Literal("word", word)
         if token.kind == "name" and token.text.lower() == "null":
             raise OptionError(f"in the filter {self.text}, write IS NULL to ask for null")
         if token.kind not in ("number", "text", "hex"):

@@ -43,10 +43,14 @@ class Column(NamedTuple):
 
 
 class Literal(NamedTuple):
-    """One literal: ``kind`` is number (with its suffix), text (unescaped), hex, or word (true, false)."""
+    """One literal: ``kind`` is number (with its suffix), text (unescaped), hex, or word (true, false).
+
+    ``type`` is the word before it that says its type, in small letters, as in ``TIMESTAMP '2026-08-01'``.
+    """
 
     kind: str
     text: str
+    type: str = ""
 
 
 def unescape(quoted: str) -> str:
@@ -195,7 +199,7 @@ def _other(kind: Type, name: str, literal: Literal) -> Value:
         return literal.text if name == "string" else literal.text.encode()
     if name in ("time", "uuid"):
         return (values.time_from_text if name == "time" else values.uuid_from_text)(literal.text)
-    return _moment(kind, literal.text)
+    return _moment(kind, literal)
 
 
 def _truth(literal: Literal) -> bool:
@@ -204,8 +208,12 @@ def _truth(literal: Literal) -> bool:
     return literal.text.lower() == "true"
 
 
-def _moment(kind: Type, text: str) -> Value:
-    """A date or timestamp; like Spark, what is left out at the end is the first of it, and zeros may be left out."""
+def _moment(kind: Type, literal: Literal) -> Value:
+    """A date or timestamp; like Spark, what is left out at the end is the first of it, and zeros may be left out.
+
+    A text that becomes a timestamp without zone keeps its wall clock, whatever zone it names.
+    """
+    text = literal.text
     match = _MOMENT.fullmatch(text.strip())
     digits = values.ticks_digits(kind)
     if match is None or (str(kind) != "date" and digits is None):
@@ -217,4 +225,5 @@ def _moment(kind: Type, text: str) -> Value:
             raise ValueError(text)
         return values.day_from_text(date)
     time = f"{int(hour or 0):02}:{int(minute or 0):02}:{int(second or 0):02}.{fraction or 0}"
-    return values.timestamp_from_text(f"{date}T{time}{'Z' if zone == 'UTC' else zone or ''}", digits)
+    local = literal.type == "timestamp_ntz" or (not literal.type and not values.has_offset(kind))
+    return values.timestamp_from_text(f"{date}T{time}{'' if local or zone in (None, 'UTC') else zone}", digits)

@@ -40,6 +40,7 @@ WIDE = Schema(
         t.NestedField(18, "l", t.ListType(19, t.LONG)),
         t.NestedField(20, "odd name", t.LONG),
         t.NestedField(21, "fx", t.FixedType(2)),
+        t.NestedField(22, "local", t.TIMESTAMP),
     )
 )
 
@@ -120,6 +121,12 @@ def show(node: Expression) -> Any:
         ("ts = '2024-01-02T01:00:00+01:00'", ("ts", "eq", 1704153600000000)),
         ("ts = '2024-01-02 00:00:00.000001 UTC'", ("ts", "eq", 1704153600000001)),
         ("ts = '2024-01-02'", ("ts", "eq", 1704153600000000)),
+        ("ts = timestamp_ntz '2024-01-02 00:00:00+01:00'", ("ts", "eq", 1704153600000000)),
+        ("local = '2024-01-02 00:00:00+01:00'", ("local", "eq", 1704153600000000)),
+        ("local = '2024-01-02 00:00:00 UTC'", ("local", "eq", 1704153600000000)),
+        ("local = '2024-01-02T00:00:00.5-08:00'", ("local", "eq", 1704153600500000)),
+        ("local = timestamp_ntz '2024-01-02 00:00:00+01:00'", ("local", "eq", 1704153600000000)),
+        ("local = timestamp '2024-01-02 01:00:00+01:00'", ("local", "eq", 1704153600000000)),
         ("tm = '00:00:01'", ("tm", "eq", 1_000_000)),
         ("dec < 10", ("and", ("dec", "not-null"), ("dec", "lt", Decimal("10.00")))),
         ("dec = 1.5BD", ("dec", "eq", Decimal("1.50"))),
