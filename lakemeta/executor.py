@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from lakemeta.errors import ExecutorError, LakemetaError, OptionError
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_LONGEST: Final = 300  # characters of a name or an error in a message
 
 _WORK = ContextVar("work", default="work")
 _ENDED: ContextVar[Callable[[int], None] | None] = ContextVar("ended", default=None)
@@ -108,12 +110,27 @@ def run_batch(fn: Callable[[Sequence[T]], Iterable[R]], batch: Sequence[T]) -> l
     except LakemetaError:
         raise
     except Exception as error:
-        raise ExecutorError(f"work on {describe_batch(batch)} failed: {type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")[:_LONGEST]
+        raise ExecutorError(
+            f"work on {describe_batch(batch)} failed in a way that was not foreseen, nothing of it counts, and it "
+            f"should be reported: {what}"
+        ) from error
 
 
 def describe_batch(batch: Sequence[object]) -> str:
-    """A batch in the words of a message: its first item, and how many there are."""
-    return f"{batch[0]!r:.300} and the {len(batch) - 1} items after it"
+    """A batch in the words of a message: its first item, and how many there are after it."""
+    more = len(batch) - 1
+    return _item(batch[0]) + (
+        f" and the {more} items after it" if more > 1 else " and the item after it" if more else ""
+    )
+
+
+def _item(item: object) -> str:
+    """An item by the name that it gives itself, or by the first text in it; its repr, cut off, if there is none."""
+    if isinstance(item, tuple):
+        item = next((part for part in item if isinstance(part, str)), item)
+    named = isinstance(item, str) or type(item).__str__ is not object.__str__
+    return str(item) if named else repr(item)[:_LONGEST]
 
 
 @contextmanager

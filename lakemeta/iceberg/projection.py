@@ -49,12 +49,16 @@ class Lineage:
     sequence_number: int
 
 
+class _UnfitError(Exception):
+    """What a file has that the wanted fields cannot have, in the words that follow its name."""
+
+
 @attrs.frozen
 class Projection:
     """How the columns of one file become columns of ``fields``.
 
     ``columns`` are the top-level columns to read, ``source`` says which of them holds a field id, ``ids`` are
-    the trees of ids below them.
+    the trees of ids below them. ``where`` names the file in messages.
     """
 
     fields: tuple[NestedField, ...]
@@ -62,10 +66,22 @@ class Projection:
     source: Mapping[int, str]
     ids: Mapping[str, Any]
     constants: Mapping[int, Value]
+    where: str
 
     def apply(self, batch: pa.RecordBatch, position: int, lineage: Lineage | None) -> pa.RecordBatch:
-        """The batch, whose first row is row ``position`` of its file, in terms of ``fields``."""
-        arrays = [self._column(field, batch) for field in self.fields]
+        """The batch, whose first row is row ``position`` of its file, in terms of ``fields``.
+
+        Raises CorruptMetadataError, naming the file, for values that the fields cannot have.
+        """
+        try:
+            arrays = [self._column(field, batch) for field in self.fields]
+        except _UnfitError as problem:
+            raise CorruptMetadataError(f"{self.where} has {problem}") from None
+        except pa.ArrowException as error:
+            said = " ".join(str(error).split())
+            raise CorruptMetadataError(
+                f"{self.where} has values that the table's columns cannot have: {said}"
+            ) from error
         if lineage is not None:
             inherited = dict(zip(LINEAGE, _inherited(lineage, position, batch.num_rows), strict=True))
             arrays = [
@@ -108,7 +124,7 @@ def projection(
     source = {i: name for name, i in tops.items() if i is not None and i in wanted}
     kept = tuple(f for f in fields if f.type != UNKNOWN)
     columns = tuple(name for name in file_schema.names if tops[name] in wanted)
-    return Projection(kept, columns, source, ids, constants or {})
+    return Projection(kept, columns, source, ids, constants or {}, where)
 
 
 def _ids(kind: pa.DataType) -> list[tuple[int | None, Any]]:
@@ -212,7 +228,7 @@ def _held(array: pa.Array, field: NestedField, there: pa.Array | None) -> pa.Arr
     if not field.required or not array.null_count:
         return array
     if there is None or pc.any(pc.and_(there, array.is_null())).as_py():
-        raise CorruptMetadataError(f"a data file has nulls in column {field.name}, which is required")
+        raise _UnfitError(f"nulls in column {field.name}, which is required")
     return without_nulls(array)
 
 
@@ -223,9 +239,7 @@ def _rewrap(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
 
 def _absent(field: NestedField, length: int) -> pa.Array:
     if field.required and field.initial_default is None:
-        raise CorruptMetadataError(
-            f"a data file has no values of column {field.name}, which is required and has no default"
-        )
+        raise _UnfitError(f"no values of column {field.name}, which is required and has no default")
     return constant(field.type, field.initial_default, length)
 
 

@@ -16,6 +16,7 @@ from lakemeta.iceberg import options as given
 from lakemeta.iceberg import values
 from lakemeta.iceberg.deletes import partition_key, referenced_data_file
 from lakemeta.iceberg.transforms import java_float
+from lakemeta.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -131,6 +132,11 @@ class RewriteGroup:
     split_size: int
     expected_outputs: int
     max_output_size: int
+
+    def __str__(self) -> str:
+        first, more = self.tasks[0].data_file.file_path, len(self.tasks) - 1
+        rest = f" and {count_of(more, 'more file')}" if more else ""
+        return f"group {self.group} ({first}{rest})"
 
     def to_operation(self, metadata: TableMetadata, wholly_matching: int | None = None) -> plan.Rewrite:
         """The group as an operation of a plan file; paths are relative where they lie under the table.

@@ -38,6 +38,9 @@ class FileSplit:
     end: int
     is_whole: bool = False
 
+    def __str__(self) -> str:
+        return self.task.data_file.file_path
+
 
 def scan_tasks(tasks: Sequence[FileScanTask], split_size: int, packing: Packing) -> list[list[FileSplit]]:
     """The parts that each task reads, in order. A task takes ``split_size`` bytes of data and delete files."""

@@ -23,6 +23,20 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
 
 
+class Job:
+    """Something to work on that says what it is."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path} in 2 parts"
+
+
+def fails_in_lines(batch: Sequence[object]) -> Iterator[int]:
+    raise ValueError(f"one\n{'two' if batch else ''}")
+
+
 def squares(batch: Sequence[int]) -> Iterator[int]:
     return (n * n for n in batch)
 
@@ -82,6 +96,17 @@ class ExecutorContract:
         path = "table/" + "p=1/" * 30 + "file.parquet"
         with pytest.raises(ExecutorError, match=path):
             list(executor.map_batches(partial(fails_at, path, ValueError), [path], batch_size=1))
+
+    def test_the_message_is_one_sentence_about_things_people_know(self, executor: Executor) -> None:
+        """Items are called as they call themselves, or by the first text in them, and lines of an error are joined."""
+        for items, called in (([Job("a.orc")] * 3, "a.orc in 2 parts and the 2 items after it"), ([(7, "b")], "b")):
+            with pytest.raises(ExecutorError) as raised:
+                list(executor.map_batches(fails_in_lines, items, batch_size=3))
+            message = str(raised.value)
+            assert f"work on {called} failed " in message
+            assert message.endswith(": ValueError: one two")
+            assert "\n" not in message
+            assert "Job(" not in message
 
     def test_an_iterable_that_fails(self, executor: Executor) -> None:
         """A listing that fails while items are taken fails the run."""
