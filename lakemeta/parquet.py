@@ -30,13 +30,13 @@ from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.parquet_footer import (
     ColumnStats,
     FileStats,
+    Seen,
     WriteOptions,
     bloom_filter,
     chunk_range,
     chunk_stats,
     column_chunks,
     column_stats,
-    has_bounds,
     leaf_columns,
     place_bloom_filter,
     row_group,
@@ -46,6 +46,7 @@ from lakemeta.parquet_footer import (
     with_content,
 )
 from lakemeta.parquet_pages import PageIndex, cut_off, page_indexes
+from lakemeta.parquet_values import look_at
 from lakemeta.row_sort import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ class _Piece:
     """An encoded column bundle: its column chunks, and what the footer does not say of them."""
 
     chunks: Mapping[tuple[str, ...], _Chunk]
-    nans: Mapping[tuple[str, ...], int]
-    bounds: Mapping[tuple[str, ...], tuple[bytes, bytes]]
+    seen: Mapping[tuple[str, ...], Seen]
 
 
 @attrs.frozen
@@ -199,10 +199,9 @@ class ParquetWriter:
         self.rows_encoded += encoding.rows
         entries = [chunks[leaf.path].entry for leaf in self._leaves]
         self._groups.append(row_group(entries, rows=encoding.rows, start=start, ordinal=len(self._groups)))
-        nans = {path: count for piece in pieces for path, count in piece.nans.items()}
-        bounds = {path: both for piece in pieces for path, both in piece.bounds.items()}
+        seen = {path: found for piece in pieces for path, found in piece.seen.items()}
         for leaf, entry, known in zip(self._leaves, entries, self._chunks, strict=True):
-            known.append(chunk_stats(leaf, entry, nans, bounds))
+            known.append(chunk_stats(leaf, entry, seen.get(leaf.path)))
 
     def _append(self, chunk: _Chunk) -> None:
         distance = self.bytes_written - chunk_range(chunk.entry)[0]
@@ -237,13 +236,7 @@ def _bundles(table: pa.Table) -> list[pa.Table]:
 def _encode(table: pa.Table, settings: Mapping[str, Any]) -> _Piece:
     data = _encode_table(table, settings)
     (group,) = row_groups(thrift.loads(_footer(data)))
-    nans: dict[tuple[str, ...], int] = {}
-    strings: dict[tuple[str, ...], pa.ChunkedArray] = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        _count_nans((name,), column, nans)
-        _byte_columns((name,), column, strings)
-    chunks = {path: _chunk(data, entry) for path, entry in column_chunks(group)}
-    return _Piece(chunks, nans, _missing_bounds(group, strings))
+    return _Piece({path: _chunk(data, entry) for path, entry in column_chunks(group)}, look_at(table, group))
 
 
 def _chunk(data: memoryview, entry: thrift.Struct) -> _Chunk:
@@ -324,33 +317,3 @@ def _footer_length(data: memoryview) -> int:
 
 def _footer(data: memoryview) -> bytes:
     return bytes(data[len(data) - 8 - _footer_length(data) : -8])
-
-
-def _count_nans(path: tuple[str, ...], column: pa.ChunkedArray, nans: dict[tuple[str, ...], int]) -> None:
-    if pa.types.is_floating(column.type):
-        nans[path] = pc.sum(pc.is_nan(column)).as_py() or 0
-    elif pa.types.is_struct(column.type):
-        for i, field in enumerate(column.type):
-            _count_nans((*path, field.name), pc.struct_field(column, [i]), nans)
-
-
-def _byte_columns(
-    path: tuple[str, ...], column: pa.ChunkedArray, found: dict[tuple[str, ...], pa.ChunkedArray]
-) -> None:
-    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        found[path] = column
-    elif pa.types.is_struct(column.type):
-        for i, field in enumerate(column.type):
-            _byte_columns((*path, field.name), pc.struct_field(column, [i]), found)
-
-
-def _missing_bounds(
-    row_group: thrift.Struct, columns: Mapping[tuple[str, ...], pa.ChunkedArray]
-) -> dict[tuple[str, ...], tuple[bytes, bytes]]:
-    """Bounds of byte columns whose values are too long for pyarrow to keep statistics (over 4096 bytes)."""
-    found = {}
-    for path, chunk in column_chunks(row_group):
-        if path in columns and not has_bounds(chunk) and columns[path].null_count < len(columns[path]):
-            bounds = pc.min_max(columns[path].cast(pa.binary())).as_py()
-            found[path] = (bounds["min"], bounds["max"])
-    return found

@@ -5,6 +5,7 @@ Struct field ids are those of parquet.thrift. Sizes and offsets are bytes.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ _TYPE, _PATH, _NUM_VALUES, _UNCOMPRESSED, _COMPRESSED, _STATISTICS = 1, 3, 5, 6,
 _GROUP_COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_COMPRESSED, _GROUP_ORDINAL = 1, 2, 3, 5, 6, 7
 _NULL_COUNT, _MAX_VALUE, _MIN_VALUE = 3, 5, 6
 _BYTE_ARRAYS = (6, 7)
+_FLOATS = (4, 5)
 _FORMS: Final = {0: "<?", 1: "<i", 2: "<q", 4: "<f", 5: "<d"}  # physical type -> struct format of a statistic
 
 
@@ -70,6 +72,16 @@ class ColumnStats:
 
 
 @attrs.frozen
+class Seen:
+    """What was seen of a column's values in one row group; None if nobody looked, or there is none."""
+
+    nulls: int | None = None
+    nans: int | None = None
+    lower: bytes | None = None
+    upper: bytes | None = None
+
+
+@attrs.frozen
 class FileStats:
     """What became of one written file: its rows, size, where its row groups start, and its leaf columns."""
 
@@ -92,7 +104,8 @@ class Leaf:
         """What to compare a lower or upper bound by."""
         if self.kind in _BYTE_ARRAYS:
             return int.from_bytes(data, "big", signed=True) if self.decimal else data
-        return struct.unpack(_FORMS[self.kind], data)[0]
+        value = struct.unpack(_FORMS[self.kind], data)[0]
+        return (value, math.copysign(1, value)) if self.kind in _FLOATS else value
 
 
 def chunk_range(chunk: thrift.Struct) -> tuple[int, int]:
@@ -133,26 +146,23 @@ def leaf_columns(footer: thrift.Struct) -> list[Leaf]:
     return leaves
 
 
-def chunk_stats(
-    leaf: Leaf,
-    chunk: thrift.Struct,
-    nans: Mapping[tuple[str, ...], int],
-    bounds: Mapping[tuple[str, ...], tuple[bytes, bytes]],
-) -> ColumnStats:
-    """What one row group holds of a column."""
+def chunk_stats(leaf: Leaf, chunk: thrift.Struct, seen: Seen | None = None) -> ColumnStats:
+    """What one row group holds of a column; what was ``seen`` of its values goes before what the footer says."""
     meta = chunk[_CHUNK_META][1]
     stats = meta[_STATISTICS][1] if _STATISTICS in meta else {}
-    known = (stats[_MIN_VALUE][1], stats[_MAX_VALUE][1]) if has_bounds(chunk) else (None, None)
-    lower, upper = bounds.get(leaf.path, known)
+    if seen is None:
+        bounds = (stats[_MIN_VALUE][1], stats[_MAX_VALUE][1]) if has_bounds(chunk) else (None, None)
+        seen = Seen(None, None, *bounds)
+    stated = stats[_NULL_COUNT][1] if _NULL_COUNT in stats else None
     return ColumnStats(
         field_id=leaf.field_id,
         path=leaf.path,
         compressed_bytes=meta[_COMPRESSED][1],
         values=meta[_NUM_VALUES][1],
-        nulls=stats[_NULL_COUNT][1] if _NULL_COUNT in stats else None,
-        nans=nans.get(leaf.path),
-        lower=lower,
-        upper=upper,
+        nulls=stated if seen.nulls is None else seen.nulls,
+        nans=seen.nans,
+        lower=seen.lower,
+        upper=seen.upper,
     )
 
 
@@ -196,6 +206,11 @@ def has_bounds(chunk: thrift.Struct) -> bool:
     """True if the statistics of a column chunk have a least and a greatest value."""
     meta = chunk[_CHUNK_META][1]
     return _STATISTICS in meta and {_MIN_VALUE, _MAX_VALUE} <= meta[_STATISTICS][1].keys()
+
+
+def lacks_bounds(chunk: thrift.Struct) -> bool:
+    """True if a column chunk has statistics, and no bounds among them."""
+    return _STATISTICS in chunk[_CHUNK_META][1] and not has_bounds(chunk)
 
 
 def row_group_offset(row_group: thrift.Struct) -> int:

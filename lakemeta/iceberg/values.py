@@ -155,10 +155,10 @@ def truncate_upper_bytes(data: bytes, length: int) -> bytes | None:
 
 
 def truncate_bounds(kind: Type, lower: Value, upper: Value, length: int) -> tuple[Value, Value | None]:
-    """Bounds as metrics mode truncate(``length``) keeps them; only strings and binary are ever cut."""
+    """Bounds as metrics mode truncate(``length``) keeps them; only strings and binary are ever cut (ParquetMetrics)."""
     if _name(kind) == "string":
         return truncate_string(lower, length), truncate_upper_string(upper, length)
-    if _name(kind) in ("binary", "fixed"):
+    if _name(kind) == "binary":
         return lower[:length], truncate_upper_bytes(upper, length)
     return lower, upper
 

@@ -178,9 +178,7 @@ def measured(file: DataFile) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A bound as recorded. Parquet's zero bounds are -0.0 below and 0.0 above, so a lower -0.0 may be a 0.0."""
-    if value == b"\0\0\0\0\0\0\0\x80":
-        value = bytes(8)
+    """A bound as recorded."""
     return "0x" + value.hex() if isinstance(value, bytes) else value
 
 

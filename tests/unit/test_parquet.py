@@ -170,6 +170,33 @@ def test_nans_are_counted_and_bound_nothing() -> None:
     assert (only.lower, only.upper, only.nans) == (None, None, 1)
 
 
+def test_zero_bounds_keep_their_sign() -> None:
+    """As Java orders them, -0.0 is below 0.0, in one row group and over several; a footer alone would say both."""
+    for kind, form in ((pa.float64(), "<dd"), (pa.float32(), "<ff")):
+        for parts, expected in (
+            ([[0.0, 1.0]], (0.0, 1.0)),
+            ([[-0.0, 1.0]], (-0.0, 1.0)),
+            ([[0.0, None, -1.0]], (-1.0, 0.0)),
+            ([[-0.0, -1.0, float("nan")]], (-1.0, -0.0)),
+            ([[0.0], [-0.0]], (-0.0, 0.0)),
+            ([[-0.0], [0.0]], (-0.0, 0.0)),
+        ):
+            tables = [pa.table({"s": pa.array([{"x": v} for v in p], pa.struct([("x", kind)]))}) for p in parts]
+            stats = column(write(tables)[1], "s", "x")
+            assert (stats.lower or b"") + (stats.upper or b"") == struct.pack(form, *expected), parts
+
+
+def test_floats_without_statistics_are_measured_all_the_same() -> None:
+    """Iceberg counts and bounds floating-point columns itself, whatever the file says of them."""
+    inner = pa.array([{"x": 1.5}, None, {"x": None}], pa.struct([("x", pa.float64())]))
+    options = WriteOptions(columns_without_statistics=frozenset({"d", "s.x", "n"}))
+    stats = write([pa.table({"d": [1.0, None, 2.0], "s": inner, "n": [1, None, 2]})], options)[1]
+    d, x, n = stats.columns
+    assert (d.nulls, d.nans, d.lower, d.upper) == (1, 0, struct.pack("<d", 1.0), struct.pack("<d", 2.0))
+    assert (x.nulls, x.nans, x.lower) == (2, 0, struct.pack("<d", 1.5))
+    assert (n.nulls, n.lower) == (None, None)
+
+
 def test_values_too_long_for_parquet_statistics_have_bounds() -> None:
     """pyarrow drops bounds over 4096 bytes; they are found all the same."""
     long = "b" * 5000

@@ -200,6 +200,7 @@ def test_only_texts_and_bytes_are_cut() -> None:
     assert truncate_bounds(t.LONG, 123456, 234567, 2) == (123456, 234567)
     assert truncate_bounds(t.STRING, "abc", "abc", 2) == ("ab", "ac")
     assert truncate_bounds(t.BINARY, b"abc", b"\xff\xffa", 2) == (b"ab", None)
+    assert truncate_bounds(t.FixedType(3), b"abc", b"\xff\xffa", 2) == (b"abc", b"\xff\xffa")
 
 
 @given(st.integers(-719_162, 2_932_896))
