@@ -29,6 +29,7 @@ from lakemeta.iceberg.new_snapshot import Base, Draft, next_snapshot
 from lakemeta.iceberg.planning import REWRITE_DATA_FILES, branch_head
 from lakemeta.iceberg.rewrite import RewriteGroup
 from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup
+from lakemeta.iceberg.row_account import check_group, inputs_by_path
 from lakemeta.iceberg.row_order import row_order
 from lakemeta.iceberg.scanning import live_deletes, scan
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
@@ -132,7 +133,9 @@ def _find_inputs(
         return found
 
     head = branch_head(metadata, job.branch)
-    tasks = {} if head is None else _by_path(scan(place.operations.storage, metadata, head, executor, keep=keep))
+    storage = place.operations.storage
+    found = () if head is None else scan(storage, metadata, head, executor, keep=keep)
+    tasks = inputs_by_path(found, head.sequence_number if head else 0)
     missing = sorted(wanted - tasks.keys())
     if head is None or missing:
         raise StalePlanError(
@@ -143,10 +146,6 @@ def _find_inputs(
     if unknown:
         raise StalePlanError(f"the table no longer has partition spec {unknown[0]} of the plan; make the plan again")
     return _Inputs(head, [_group(op, metadata, tasks) for op in rewrites], manifest_of)
-
-
-def _by_path(tasks: Iterator[FileScanTask]) -> dict[str, FileScanTask]:
-    return {task.data_file.file_path: task for task in tasks}
 
 
 def _group(op: Rewrite, metadata: TableMetadata, tasks: dict[str, FileScanTask]) -> RewriteGroup:
@@ -219,7 +218,8 @@ class _Run:
         size = self.job.groups_per_commit(len(self.inputs.groups))
         try:
             with closing(self._rewritten()) as results:
-                for group, result in results:
+                for group, written in results:
+                    result = self._accounted(group, written)
                     if isinstance(result, Failure):
                         self._failed(group, result)
                         continue
@@ -275,6 +275,17 @@ class _Run:
 
     def _ended(self, part: Sequence[RewriteGroup], number: int) -> None:
         self.progress.finished(part[number].group)
+
+    def _accounted(self, group: RewriteGroup, result: RewrittenGroup | Failure) -> RewrittenGroup | Failure:
+        """A group's result, or a failure, with its files removed, if the rows of its files do not add up."""
+        if isinstance(result, Failure):
+            return result
+        try:
+            check_group(group.tasks, result.inputs, result.files)
+        except CorruptMetadataError as error:
+            self._remove([self.unsettled.pop(group.group)])
+            return Failure(group.group, error)
+        return result
 
     def _failed(self, group: RewriteGroup, failure: Failure) -> None:
         if not self.job.partial_progress:

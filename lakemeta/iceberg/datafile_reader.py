@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
@@ -38,7 +38,7 @@ Convert = Any  # a function from a plain Avro value to what Arrow takes, or None
 
 @attrs.frozen
 class FilePart:
-    """Rows of a file from ``first_row`` on; ``rows`` is None for all. Of Parquet they are ``row_groups``."""
+    """``rows`` rows of a file from ``first_row`` on, None for all that follow. Of Parquet they are ``row_groups``."""
 
     first_row: int = 0
     rows: int | None = None
@@ -52,24 +52,28 @@ WHOLE: Final = FilePart()
 class OpenFile:
     """A file that is open: its columns as Arrow fields with ids, and a way to stream some of them.
 
-    ``blocks`` gives the middle, in bytes, and the rows of each row group of a Parquet file.
+    ``rows`` is how many there are, None if the file does not say. ``blocks`` gives the middle, in bytes, and the rows
+    of each row group of a Parquet file.
     """
 
     schema: pa.Schema
     read: Callable[[Sequence[str], FilePart], Iterator[pa.RecordBatch]]
+    rows: int | None = None
     blocks: Callable[[], Sequence[tuple[int, int]]] | None = None
 
     def part(self, start: int, end: int, size: int, rows: int) -> FilePart:
         """The rows that the bytes from ``start`` to before ``end`` of a file of ``size`` bytes and ``rows`` rows are.
 
-        A row group belongs to the part that its middle is in, as in Parquet's own readers. Other files say nothing
-        about their blocks: as many of the rows as of the bytes.
+        A row group belongs to the part that its middle is in, as in Parquet's own readers; whatever its footer says
+        of the middle, it is in exactly one part, and the row groups of a part follow each other. Other files say
+        nothing about their blocks: as many of the rows as of the bytes, and in the last part all that follow.
         """
         if self.blocks is None:
             first = rows * start // size
-            return FilePart(first, rows * end // size - first)
+            return FilePart(first, None if end == size else rows * end // size - first)
         blocks = self.blocks()
-        chosen = tuple(i for i, (middle, _) in enumerate(blocks) if start <= middle < end)
+        middles = accumulate((min(max(0, middle), size - 1) for middle, _ in blocks), max)
+        chosen = tuple(i for i, middle in enumerate(middles) if start <= middle < end)
         first = sum(count for _, count in blocks[: chosen[0]]) if chosen else 0
         return FilePart(first, sum(blocks[i][1] for i in chosen), chosen)
 
@@ -113,9 +117,9 @@ def _open_parquet(source: BinaryIO | bytes) -> OpenFile:
     file = open_parquet(source)
 
     def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:
-        return read_batches(file, columns, row_groups=None if part.rows is None else part.row_groups)
+        return read_batches(file, columns, row_groups=None if part == WHOLE else part.row_groups)
 
-    return OpenFile(file.schema_arrow, read, lambda: row_group_middles(file))
+    return OpenFile(file.schema_arrow, read, file.metadata.num_rows, lambda: row_group_middles(file))
 
 
 def _open_orc(source: BinaryIO | bytes) -> OpenFile:
@@ -130,7 +134,7 @@ def _open_orc(source: BinaryIO | bytes) -> OpenFile:
             batch = file.read_stripe(stripe, columns=wanted).select(list(columns))
             yield from (batch.slice(at, BATCH_ROWS) for at in range(0, batch.num_rows, BATCH_ROWS))
 
-    return OpenFile(file.schema, read)
+    return OpenFile(file.schema, read, file.nrows)
 
 
 def _open_avro(data: bytes, where: str) -> OpenFile:
@@ -151,16 +155,16 @@ def _open_avro(data: bytes, where: str) -> OpenFile:
 
 
 def _rows_of(batches: Iterator[pa.RecordBatch], part: FilePart) -> Iterator[pa.RecordBatch]:
-    if part.rows is None:
-        yield from batches
-        return
     skip, left = part.first_row, part.rows
+    if left == 0:
+        return
     for batch in batches:
         cut = batch.slice(skip, left)
-        skip, left = max(0, skip - batch.num_rows), left - cut.num_rows
+        skip = max(0, skip - batch.num_rows)
+        left = None if left is None else left - cut.num_rows
         if cut.num_rows:
             yield cut
-        if not left:
+        if left == 0:
             return
 
 

@@ -16,9 +16,11 @@ from lakemeta.iceberg.deletes import partition_key
 from lakemeta.iceberg.manifest import DataFile, FileContent
 from lakemeta.iceberg.metrics import MetricsModes, file_metrics
 from lakemeta.iceberg.rollover import BufferLimits, Rollover
+from lakemeta.iceberg.row_account import check_size, check_written
 from lakemeta.iceberg.schema import schema_to_json
 from lakemeta.iceberg.write_settings import buffer_limits, data_location, file_name, parquet_options, with_bloom_paths
 from lakemeta.parquet import ParquetWriter
+from lakemeta.parquet_layout import read_footer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,12 +109,14 @@ class GroupWriter:
         factory: FileFactory,
         limits: FileLimits,
         open_output: Callable[[str], BinaryIO],
+        read_range: Callable[[str, int, int], bytes],
         pool: ThreadPoolExecutor | None,
     ) -> None:
-        """``open_output`` opens a location for writing; ``pool`` encodes."""
+        """``open_output`` opens a location for writing, ``read_range`` reads a part of one; ``pool`` encodes."""
         self._factory = factory
         self._limits = limits
         self._open_output = open_output
+        self._read_range = read_range
         self._pool = pool
         self._schema = parquet_schema(factory.schema.fields)
         self._rollover = Rollover(factory.buffers, limits.bytes, limits.bytes_per_row)
@@ -198,25 +202,33 @@ class GroupWriter:
         stats = file.writer.close()
         self._learn_from(file.writer)
         self._ending = None
-        self._close(file.sink)
-        self.files.append(
-            DataFile(
-                content=FileContent.DATA,
-                file_path=file.path,
-                file_format="PARQUET",
-                spec_id=self._factory.spec.spec_id,
-                partition=file.partition,
-                record_count=stats.rows,
-                file_size_in_bytes=stats.size,
-                split_offsets=stats.split_offsets,
-                sort_order_id=self._factory.sort_order_id,
-                **file_metrics(stats, self._factory.schema, self._factory.modes),
-            )
+        written = DataFile(
+            content=FileContent.DATA,
+            file_path=file.path,
+            file_format="PARQUET",
+            spec_id=self._factory.spec.spec_id,
+            partition=file.partition,
+            record_count=stats.rows,
+            file_size_in_bytes=stats.size,
+            split_offsets=stats.split_offsets,
+            sort_order_id=self._factory.sort_order_id,
+            **file_metrics(stats, self._factory.schema, self._factory.modes),
         )
-
-    def _close(self, sink: BinaryIO) -> None:
-        """Close a file, which waits for the disk or the store, beside the work on the next one."""
+        self.files.append(written)
+        # Closing waits for the disk or the store, so it is done beside the work on the next file.
         if self._pool is None:
-            sink.close()
+            self._close(file.sink, written)
         else:
-            self._closing.append(self._pool.submit(sink.close))
+            self._closing.append(self._pool.submit(self._close, file.sink, written))
+
+    def _close(self, sink: BinaryIO, file: DataFile) -> None:
+        """Close a file and hold what the store has of it against its entry."""
+        sink.close()
+        size = file.file_size_in_bytes
+
+        def read(start: int, length: int) -> bytes:
+            found = self._read_range(file.file_path, start, length + 1)
+            check_size(file, size + len(found) - length if start + length == size else size)
+            return found[:length]
+
+        check_written(file, read_footer(read, size, file.file_path))

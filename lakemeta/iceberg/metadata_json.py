@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from lakemeta import unpack
@@ -207,9 +208,32 @@ def _check(metadata: TableMetadata) -> None:
     for what, found, ids in known:
         if found is not None and found not in ids:
             raise CorruptMetadataError(f"the current {what} {found} is not in the metadata")
+    _check_unique(metadata)
+    for snapshot in metadata.snapshots:
+        if snapshot.sequence_number > metadata.last_sequence_number:
+            raise CorruptMetadataError(
+                f"snapshot {snapshot.snapshot_id} has the sequence number {snapshot.sequence_number}, which is greater "
+                f"than the last one of the table, {metadata.last_sequence_number}"
+            )
     main = metadata.refs.get(MAIN_BRANCH)
     if main is not None and main.snapshot_id != metadata.current_snapshot_id:
         raise CorruptMetadataError("the main branch and the current snapshot differ")
+
+
+def _check_unique(metadata: TableMetadata) -> None:
+    """Every id means one thing, or which schema or snapshot is read would be chance (as in Iceberg's TableMetadata)."""
+    given: list[tuple[str, list[int]]] = [
+        ("schema", [schema.schema_id for schema in metadata.schemas]),
+        ("partition spec", [spec.spec_id for spec in metadata.partition_specs]),
+        ("sort order", [order.order_id for order in metadata.sort_orders]),
+        ("snapshot", [snapshot.snapshot_id for snapshot in metadata.snapshots]),
+    ]
+    for what, ids in given:
+        twice = [i for i, count in Counter(ids).items() if count > 1]
+        if twice:
+            raise CorruptMetadataError(f"the metadata has several {what}s with the id {twice[0]}")
+    for schema in metadata.schemas:
+        schema.check_unique()
 
 
 def _snapshot_from_json(value: Json) -> Snapshot:

@@ -8,6 +8,7 @@ data file go.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -27,6 +28,7 @@ from lakemeta.iceberg.manifest_merge import MergePolicy, merge_bins
 from lakemeta.iceberg.metadata import Snapshot, TableMetadata
 from lakemeta.iceberg.metadata_update import add_snapshot
 from lakemeta.iceberg.properties import int_property
+from lakemeta.iceberg.row_account import check_replaced
 from lakemeta.iceberg.summary import Changes, totals
 from lakemeta.iceberg.validation import check_no_new_deletes
 
@@ -85,6 +87,8 @@ def next_snapshot(update: SnapshotUpdate, base: Base, manifests: Manifests, new:
         check_no_new_deletes(update, base.metadata, head, manifests)
     data, deletes = _filter(update, manifests.of(head) if head else (), work)
     merged = _merge([*_added_data(update, work), *data.manifests], work)
+    if update.operation == "replace":
+        _check_rows(update, merged.manifests, work)
     merged_deletes = _merge([*_added_deletes(update, work), *deletes.manifests], work)
     listed = [*merged.manifests, *merged_deletes.manifests]
     changes = Changes(
@@ -102,6 +106,17 @@ def next_snapshot(update: SnapshotUpdate, base: Base, manifests: Manifests, new:
         **totals(head.summary if head else None, counters),
     }
     return _draft(update.branch, base, head, listed, summary, new)
+
+
+def _check_rows(update: SnapshotUpdate, manifests: Sequence[ManifestFile], work: _Work) -> None:
+    """Hold what the data manifests written here say of rows against what the update says."""
+    mine = [m for m in manifests if m.added_snapshot_id == work.new.snapshot_id]
+    gone: Counter[str] = Counter()
+    for manifest in mine:
+        for entry in work.new.entries(manifest) or ():
+            if entry.status == EntryStatus.DELETED and entry.snapshot_id == work.new.snapshot_id:
+                gone[entry.data_file.file_path] += entry.data_file.record_count
+    check_replaced(update.added, update.removed, sum(m.added_rows_count or 0 for m in mine), gone)
 
 
 def _filter(update: SnapshotUpdate, listed: Sequence[ManifestFile], work: _Work) -> tuple[_Side, _Side]:

@@ -15,6 +15,7 @@ from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg import options as given
 from lakemeta.iceberg import values
 from lakemeta.iceberg.deletes import partition_key, referenced_data_file
+from lakemeta.iceberg.row_account import check_entry
 from lakemeta.iceberg.transforms import java_float
 from lakemeta.words import count_of
 
@@ -181,7 +182,7 @@ def group_by_partition(
     """Tasks by partition of the default spec; those of any other spec go together under an all-null partition.
 
     Data of an older spec may belong to several partitions of this one. Raises UnsupportedFeatureError for
-    encrypted files.
+    encrypted files, CorruptMetadataError for files without size.
     """
     nulls = (None,) * len(metadata.spec.fields)
     groups: dict[tuple[Value, ...], tuple[tuple[Value, ...], list[FileScanTask]]] = {}
@@ -189,6 +190,7 @@ def group_by_partition(
         file = task.data_file
         if file.key_metadata is not None:
             raise UnsupportedFeatureError(f"{file.file_path} is encrypted, which lakemeta does not handle")
+        check_entry(file)
         partition = file.partition if file.spec_id == metadata.default_spec_id else nulls
         groups.setdefault(partition_key(partition), (partition, []))[1].append(task)
     return list(groups.values())

@@ -29,6 +29,7 @@ from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.metrics import metrics_modes
 from lakemeta.iceberg.projection import LINEAGE, Lineage, projection
 from lakemeta.iceberg.range_cut import RangeCut
+from lakemeta.iceberg.row_account import InputRows, check_group, check_size
 from lakemeta.iceberg.scan_tasks import FileSplit, Packing, scan_tasks
 from lakemeta.iceberg.schema import Schema, name_mapping_from_json
 from lakemeta.iceberg.sort_columns import sort_columns
@@ -89,12 +90,11 @@ class RewriteJob:
 
 @attrs.frozen(hash=False)
 class RewrittenGroup:
-    """The new files of a group, and what became of its rows."""
+    """The new files of a group, and what became of the rows of each of its inputs."""
 
     group: int
     files: tuple[DataFile, ...]
-    rows_read: int
-    rows_deleted: int
+    inputs: tuple[InputRows, ...]
 
 
 @attrs.frozen
@@ -147,27 +147,32 @@ class _Rewrite:
             group.group,
             attempt,
         )
-        self.rows_read = self.rows_written = 0
+        self.counts = {task.data_file.file_path: self._nothing_read(task.data_file) for task in group.tasks}
 
     def run(self) -> RewrittenGroup:
         with ExitStack() as stack:
             threads = self.job.threads or min(_MOST_THREADS, os.cpu_count() or 1)
             pool = stack.enter_context(ThreadPoolExecutor(threads, "lakemeta-encode")) if threads > 1 else None
-            writer = GroupWriter(self.factory, self._limits(), self._open_output, pool)
+            writer = GroupWriter(self.factory, self._limits(), self._open_output, self._read_range, pool)
             try:
                 for task in self._tasks():
                     for partition, table in task:
-                        self.rows_written += table.num_rows
                         writer.write(partition, table)
                     writer.end_file()
                 files = writer.close()
+                inputs = tuple(self.counts.values())
+                check_group(self.group.tasks, inputs, files)
             except BaseException:
                 writer.abandon()
                 door = data_door(self.job.storage, self.metadata, self.job.uuid)
                 with suppress(LakemetaError):  # what went wrong first counts, and strays are looked for once more
                     door.delete_files([self._path(path) for path in writer.paths])
                 raise
-        return RewrittenGroup(self.group.group, tuple(files), self.rows_read, self.rows_read - self.rows_written)
+        return RewrittenGroup(self.group.group, tuple(files), inputs)
+
+    def _nothing_read(self, file: DataFile) -> InputRows:
+        named = self.positions.get(file.file_path)
+        return InputRows(file.file_path, 0, positions=named.count if named else 0)
 
     def _limits(self) -> FileLimits:
         rows = sum(task.data_file.record_count for task in self.group.tasks)
@@ -198,7 +203,7 @@ class _Rewrite:
         files = [task.data_file for task in self.group.tasks]
         rows = sum(f.record_count for f in files) - sum(d.count for d in self.positions.values())
         cut = RangeCut(ranges, self.job.ranges_per_file if self.job.sorts else 1, rows, self.group.group)
-        whole = (FileSplit(task, 0, task.length, is_whole=True) for task in self.group.tasks)
+        whole = (FileSplit(task, 0, task.length, task.length) for task in self.group.tasks)
         keyed, keys = _keyed(self._rows(list(whole)), self.schema, self.job.order, spec)
         tables = sort_batches(cut.mark(keyed), keys, budget=self.job.memory // 2, directory=self.job.spill_directory)
         partition = self._only_partition()
@@ -232,6 +237,7 @@ class _Rewrite:
 
     def _open(self, split: FileSplit, source: BinaryIO | bytes) -> _Input:
         file = split.task.data_file
+        check_size(file, _size(source))
         opened = open_data_file(file.file_format, source, file.file_path)
         plan = projection(
             opened.schema,
@@ -254,7 +260,6 @@ class _Rewrite:
                 yield batch
             if self.read is not None:
                 self.read(task.length * raw.num_rows // max(1, file.record_count))
-        self.rows_read += position - part.first_row
         expected = file.record_count if part.rows is None else part.first_row + part.rows
         if position != expected:
             raise CorruptMetadataError(
@@ -262,14 +267,22 @@ class _Rewrite:
             )
 
     def _without_deleted(self, batch: pa.RecordBatch, position: int, task: FileScanTask) -> pa.RecordBatch:
-        rows = self.positions.get(task.data_file.file_path)
-        keep = rows.keep(position, batch.num_rows) if rows else None
+        path, rows = task.data_file.file_path, batch.num_rows
+        named = self.positions.get(path)
+        keep = named.keep(position, rows) if named else None
+        by_position = _left_out(keep)
         for deletes in self.equality.of(task):
-            columns = key_columns(batch, self.read_schema, deletes.field_ids)
-            kept = deletes.keep(columns)
+            kept = deletes.keep(key_columns(batch, self.read_schema, deletes.field_ids))
             keep = kept if keep is None else pc.and_(keep, kept)
         if keep is not None:
             batch = batch.filter(keep)
+        so_far = self.counts[path]
+        self.counts[path] = attrs.evolve(
+            so_far,
+            read=so_far.read + rows,
+            by_position=so_far.by_position + by_position,
+            by_equality=so_far.by_equality + _left_out(keep) - by_position,
+        )
         return batch.select(range(self.columns))
 
     def _clustered(self, batches: Iterator[pa.RecordBatch], order: RowOrder | None) -> Iterator[_Part]:
@@ -319,6 +332,20 @@ class _Rewrite:
 
     def _read_range(self, location: str, start: int, length: int) -> bytes:
         return self.job.storage.read_range(self._path(location), start, length)
+
+
+def _size(source: BinaryIO | bytes) -> int:
+    """The bytes of a file; one that is open is at its beginning again."""
+    if isinstance(source, bytes):
+        return len(source)
+    size = source.seek(0, os.SEEK_END)
+    source.seek(0)
+    return size
+
+
+def _left_out(keep: pa.BooleanArray | None) -> int:
+    """How many rows a mask of rows to keep leaves out."""
+    return 0 if keep is None else keep.false_count
 
 
 def _with_dropped(schema: Schema, keys: dict[int, NestedField]) -> Schema:

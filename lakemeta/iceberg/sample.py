@@ -135,13 +135,16 @@ class SampleTable:
         factory = FileFactory.make(
             metadata.location, metadata.properties, _SCHEMA, _SPEC, modes, 0, self._world.new_uuid(), 0, 0
         )
-        writer = GroupWriter(factory, _LIMITS, self._open_output, None)
+        writer = GroupWriter(factory, _LIMITS, self._open_output, self._read_range, None)
         writer.write((city,), pa.Table.from_pylist(rows, schema=arrow_schema(_SCHEMA.fields)))
         (file,) = writer.close()
         return file
 
     def _open_output(self, location: str) -> Any:
         return self.storage.open_output(store_path(self.storage.scheme, location))
+
+    def _read_range(self, location: str, start: int, length: int) -> bytes:
+        return self.storage.read_range(store_path(self.storage.scheme, location), start, length)
 
     def _commit(self, update: SnapshotUpdate) -> None:
         metadata = self.operations.refresh().metadata

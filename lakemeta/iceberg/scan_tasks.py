@@ -31,12 +31,20 @@ class Packing:
 
 @attrs.frozen(slots=True, hash=False)
 class FileSplit:
-    """A part of a data file from byte ``start`` to before byte ``end``; ``is_whole`` if it is all of its rows."""
+    """A part of a data file from byte ``start`` to before byte ``end``; the parts of a file are all of it.
+
+    ``weight`` is the bytes it counts for.
+    """
 
     task: FileScanTask
     start: int
     end: int
-    is_whole: bool = False
+    weight: int
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it is all of the file."""
+        return self.start == 0 and self.end == self.task.length
 
     def __str__(self) -> str:
         return self.task.data_file.file_path
@@ -48,7 +56,7 @@ def scan_tasks(tasks: Sequence[FileScanTask], split_size: int, packing: Packing)
     def weight(split: FileSplit) -> int:
         deletes = split.task.deletes
         deleted = sum(d.content_size_in_bytes or d.file_size_in_bytes for d in deletes)
-        return max(split.end - split.start + deleted, (1 + len(deletes)) * packing.open_file_cost)
+        return max(split.weight + deleted, (1 + len(deletes)) * packing.open_file_cost)
 
     packed = binpack.pack(
         (split for task in tasks for split in _splits(task, split_size)),
@@ -63,19 +71,24 @@ def scan_tasks(tasks: Sequence[FileScanTask], split_size: int, packing: Packing)
 def well_defined_offsets(task: FileScanTask) -> tuple[int, ...]:
     """The split offsets of a file, or none if they can't be right (BaseFile.hasWellDefinedOffsets)."""
     offsets = tuple(task.data_file.split_offsets or ())
-    right = offsets and offsets[-1] < task.length and all(a < b for a, b in itertools.pairwise(offsets))
+    right = offsets and offsets[0] >= 0 and offsets[-1] < task.length
+    right = right and all(a < b for a, b in itertools.pairwise(offsets))
     return offsets if right else ()
 
 
 def _splits(task: FileScanTask, split_size: int) -> Iterator[FileSplit]:
-    """Every split offset begins a part; a file without offsets is cut at multiples of the split size."""
+    """Every split offset begins a part; a file without offsets is cut at multiples of the split size.
+
+    The first part begins with the file whatever the first offset is: Iceberg never reads what lies before it. It counts
+    for its bytes from the offset on, as there, so that tasks are the same.
+    """
     size, offsets = task.length, well_defined_offsets(task)
     if task.data_file.file_format.upper() not in SPLITTABLE or not size:
         starts: Sequence[int] = (0,)
     else:
         starts = offsets or range(0, size, split_size)
     for start, end in itertools.pairwise((*starts, size)):
-        yield FileSplit(task, start, end, len(starts) == 1)
+        yield FileSplit(task, 0 if start == starts[0] else start, end, end - start)
 
 
 def _merged(splits: Sequence[FileSplit]) -> list[FileSplit]:
@@ -84,9 +97,7 @@ def _merged(splits: Sequence[FileSplit]) -> list[FileSplit]:
     for split in splits:
         last = merged[-1] if merged else None
         if last is not None and last.task is split.task and last.end == split.start:
-            first = (well_defined_offsets(split.task) or (0,))[0]
-            whole = last.start == first and split.end == split.task.length
-            merged[-1] = FileSplit(split.task, last.start, split.end, whole)
+            merged[-1] = FileSplit(split.task, last.start, split.end, last.weight + split.weight)
         else:
             merged.append(split)
     return merged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,14 @@ class Schema:
     def ids(self) -> Mapping[str, int]:
         """Field id by full name."""
         return {name: field.field_id for name, field in _walk(self.fields, "")}
+
+    def check_unique(self) -> None:
+        """Raise CorruptMetadataError if two columns share an id or a full name, as Iceberg does (IndexByName)."""
+        found = list(_walk(self.fields, ""))
+        for what, values_ in (("id", [f.field_id for _, f in found]), ("name", [name for name, _ in found])):
+            twice = [value for value, count in Counter(values_).items() if count > 1]
+            if twice:
+                raise CorruptMetadataError(f"schema {self.schema_id} has several columns with the {what} {twice[0]}")
 
     def field(self, field_id: int) -> NestedField | None:
         """The field with this id, or None."""

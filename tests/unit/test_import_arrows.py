@@ -55,8 +55,6 @@ ICEBERG_IO = [
     "catalog",
     "commit",
     "datafile_reader",
-    "doctor",
-    "footers",
     "doors",
     "group_deletes",
     "group_runs",

@@ -48,7 +48,9 @@ def test_unknown_keys_survive() -> None:
     """What this version does not know is kept at every level."""
     snapshot = {"snapshot-id": 1, "timestamp-ms": 2, "manifest-list": "l", "sequence-number": 1, "new": [1]}
     ref = {"snapshot-id": 1, "type": "branch", "hint": "x"}
-    value = changed(future={"a": 1}, snapshots=[snapshot], refs={"main": ref}, current_snapshot_id=1)
+    value = changed(
+        future={"a": 1}, snapshots=[snapshot], refs={"main": ref}, current_snapshot_id=1, last_sequence_number=1
+    )
     written = metadata_to_json(metadata_from_json(value))
     assert written["future"] == {"a": 1}
     assert written["snapshots"] == [snapshot]

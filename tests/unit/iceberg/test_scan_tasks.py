@@ -20,13 +20,20 @@ def shape(tasks: list[list[FileSplit]]) -> list[list[tuple[str, int, int, bool]]
 def test_a_file_is_cut_at_its_split_offsets_and_put_together_where_parts_meet() -> None:
     """Parts that follow each other in a task are one; a file that stays in one piece is read whole."""
     found = scan_tasks([task("a", 304, (4, 104, 204)), task("b", 54, (4,))], 250, Packing())
-    assert shape(found) == [[("a", 4, 204, False), ("b", 4, 54, True)], [("a", 204, 304, False)]]
-    assert shape(scan_tasks([task("a", 304, (4, 104, 204))], 300, Packing())) == [[("a", 4, 304, True)]]
+    assert shape(found) == [[("a", 0, 204, False), ("b", 0, 54, True)], [("a", 204, 304, False)]]
+    assert shape(scan_tasks([task("a", 304, (4, 104, 204))], 300, Packing())) == [[("a", 0, 304, True)]]
+
+
+def test_the_parts_of_a_file_are_all_of_it() -> None:
+    """What lies before the first offset is read with the first part, and weighs nothing, as in Iceberg."""
+    found = scan_tasks([task("a", 304, (104, 204))], 100, Packing())
+    assert shape(found) == [[("a", 0, 204, False)], [("a", 204, 304, False)]]
+    assert [split.weight for part in found for split in part] == [100, 100]
 
 
 def test_a_file_without_offsets_is_cut_at_the_split_size() -> None:
     """Offsets behind the end, or out of order, are none."""
-    for offsets in (None, (), (4, 304), (104, 4)):
+    for offsets in (None, (), (4, 304), (104, 4), (-4, 104)):
         found = scan_tasks([task("a", 304, offsets)], 200, Packing())
         assert shape(found) == [[("a", 0, 200, False)], [("a", 200, 304, False)]]
 

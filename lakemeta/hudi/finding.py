@@ -1,4 +1,4 @@
-"""What the doctor finds, in a table of either format."""
+"""What the doctor finds."""
 
 from __future__ import annotations
 
