@@ -11,18 +11,19 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemeta.errors import UnsupportedFeatureError
-from lakemeta.iceberg.types import LONG, STRING, UNKNOWN, NestedField, StructType
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.iceberg.schema import Schema
+from lakemeta.iceberg.types import LONG, STRING, UNKNOWN, NestedField, StructType, is_primitive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakemeta.iceberg.schema import Schema
 
 DELETE_PATH: Final = NestedField(2147483546, "file_path", STRING, required=True)
 DELETE_POSITION: Final = NestedField(2147483545, "pos", LONG, required=True)
 POSITION_DELETE_FIELDS: Final = (DELETE_PATH, DELETE_POSITION)
 _KEYS_AT_ONCE: Final = 1 << 20
+_COUNTED: Final = 1 << 20  # bytes
 
 # The distinct values of a column and, but for the first column, the distinct pairs of (number before it, its own).
 _Step = tuple[pa.Array, pa.Array | None]
@@ -32,9 +33,12 @@ class DeletedRows:
     """The deleted positions of one data file, a bit a row. Positions past its rows are ignored."""
 
     def __init__(self, rows: int) -> None:
-        """``rows`` is the number of rows in the data file."""
+        """``rows`` is the number of rows in the data file; UnsupportedFeatureError if there is no memory for them."""
         self._rows = rows
-        self._bits = bytearray((rows + 7) // 8)
+        try:
+            self._bits = bytearray((rows + 7) // 8)
+        except (MemoryError, OverflowError) as error:
+            raise UnsupportedFeatureError(f"there is no memory for the position deletes of {rows} rows") from error
 
     def add_positions(self, positions: Iterable[int]) -> None:
         """Mark rows, counted from 0."""
@@ -54,7 +58,8 @@ class DeletedRows:
     @property
     def count(self) -> int:
         """How many rows are deleted."""
-        return int.from_bytes(self._bits, "little").bit_count()
+        parts = (self._bits[at : at + _COUNTED] for at in range(0, len(self._bits), _COUNTED))
+        return sum(int.from_bytes(part, "little").bit_count() for part in parts)
 
     def keep(self, start: int, rows: int) -> pa.BooleanArray | None:
         """A mask of the rows to keep among ``rows`` rows from ``start``; None if that is all of them."""
@@ -65,11 +70,17 @@ class DeletedRows:
         return pc.invert(deleted)
 
 
-def add_position_deletes(batch: pa.RecordBatch, targets: Mapping[str, DeletedRows]) -> None:
+def add_position_deletes(batch: pa.RecordBatch, targets: Mapping[str, DeletedRows], where: str) -> None:
     """Mark the rows that a batch of a position delete file names, for those data files that it is applied to.
 
-    The batch has the columns :data:`POSITION_DELETE_FIELDS`.
+    The batch has the columns :data:`POSITION_DELETE_FIELDS`. Raises CorruptMetadataError, naming ``where``, if a path
+    or position is missing, or a position negative; what lies behind the end of a file is nothing, as in Iceberg.
     """
+    if batch.column(0).null_count or batch.column(1).null_count:
+        raise CorruptMetadataError(f"the position delete file {where} has rows without file path or position")
+    least = pc.min(batch.column(1)).as_py()
+    if least is not None and least < 0:
+        raise CorruptMetadataError(f"the position delete file {where} names the row {least} of a file")
     runs, positions = pc.run_end_encode(batch.column(0)), batch.column(1)
     start = 0
     for path, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
@@ -82,15 +93,16 @@ def add_position_deletes(batch: pa.RecordBatch, targets: Mapping[str, DeletedRow
 class EqualityDeletes:
     """Keys of deleted rows over some columns; null equals null (spec: "Equality Delete Files").
 
-    ``keys`` has one column for each of ``field_ids``. They are looked up among the rows of a batch, and not rows among
-    the keys: Arrow makes a hash table for each look-up, and one of many keys takes ten times their memory.
+    ``keys`` has the columns that :func:`key_columns` makes of ``field_ids``. They are looked up among the rows of a
+    batch, and not rows among the keys: Arrow makes a hash table for each look-up, and one of many keys takes ten times
+    their memory.
     """
 
     field_ids: tuple[int, ...]
     keys: pa.Table
 
     def keep(self, columns: Sequence[pa.Array]) -> pa.BooleanArray:
-        """A mask of the rows to keep, given the key columns of data rows in the order of ``field_ids``."""
+        """A mask of the rows to keep, given the key columns of data rows."""
         numbers, steps = _numbered(columns)
         found = [_find(part, steps) for part in self.keys.to_batches(max_chunksize=_KEYS_AT_ONCE)]
         return pc.invert(pc.is_in(numbers, value_set=pc.unique(pa.chunked_array(found, pa.int64()))))
@@ -144,17 +156,20 @@ def equality_deletes(
 
 
 def key_columns(batch: pa.RecordBatch, schema: Schema, field_ids: Sequence[int]) -> list[pa.Array]:
-    """The columns with the given ids, which may lie in structs; ``schema`` is that of the batch."""
-    return [_column(batch, schema, field_id) for field_id in field_ids]
+    """What rows are told by: the columns with the given ids, and of each struct that one lies in, whether it is there.
 
-
-def _column(batch: pa.RecordBatch, schema: Schema, field_id: int) -> pa.Array:
+    Iceberg compares whole structs (DeleteFilter, StructLikeSet): a null struct equals a null struct, and not one whose
+    fields are null. ``schema`` is that of the batch.
+    """
     fields = _known(schema.fields)
-    path = _path(fields, field_id)
-    if path is None:
-        raise UnsupportedFeatureError(f"column id {field_id} lies in a list or map, so rows cannot be told by it")
-    array = batch.column(fields[path[0]].name)
-    return pc.struct_field(array, path[1:]) if path[1:] else array
+    columns: dict[tuple[int, ...], pa.Array] = {}
+    for field_id in field_ids:
+        path = _path(fields, field_id)
+        array = batch.column(fields[path[0]].name)
+        for depth in range(1, len(path)):
+            columns[path[:depth]] = pc.is_valid(_nested(array, path[:depth]))
+        columns[path] = _nested(array, path)
+    return list(columns.values())
 
 
 def _known(fields: Sequence[NestedField]) -> list[NestedField]:
@@ -162,15 +177,34 @@ def _known(fields: Sequence[NestedField]) -> list[NestedField]:
     return [field for field in fields if field.type != UNKNOWN]
 
 
-def _path(fields: Sequence[NestedField], field_id: int) -> list[int] | None:
+def _nested(array: pa.Array, path: tuple[int, ...]) -> pa.Array:
+    """A column, or a field in its structs, which is null where they are."""
+    return pc.struct_field(array, list(path[1:])) if path[1:] else array
+
+
+def _path(fields: Sequence[NestedField], field_id: int) -> tuple[int, ...]:
     """Where a field is: its place among the columns, then its places in structs."""
     for place, field in enumerate(fields):
-        if field.field_id == field_id:
-            return [place]
-        inner = _path(_known(field.type.fields), field_id) if isinstance(field.type, StructType) else None
-        if inner is not None:
-            return [place, *inner]
-    return None
+        if field.field_id == field_id and is_primitive(field.type):
+            return (place,)
+        if isinstance(field.type, StructType) and field_id in Schema(field.type.fields).by_id:
+            return (place, *_path(_known(field.type.fields), field_id))
+    raise UnsupportedFeatureError(
+        f"column id {field_id}, by which equality deletes tell rows, is no single value: it is or lies in a list, map "
+        f"or struct; nothing was rewritten"
+    )
+
+
+def key_fields(fields: Sequence[NestedField], ids: Sequence[int]) -> tuple[NestedField, ...]:
+    """Those of some columns that equality deletes compare; of structs, those of their fields. All are optional."""
+    kept = []
+    for field in fields:
+        below = key_fields(field.type.fields, ids) if isinstance(field.type, StructType) else ()
+        if field.field_id in ids:
+            kept.append(attrs.evolve(field, required=False))
+        elif below:
+            kept.append(attrs.evolve(field, required=False, type=StructType(below)))
+    return tuple(kept)
 
 
 def _pair(codes: pa.Array, found: pa.Array, distinct: int) -> pa.Array:

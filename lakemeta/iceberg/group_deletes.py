@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import pyarrow as pa
@@ -16,10 +17,13 @@ from lakemeta.iceberg.delete_filter import (
     EqualityDeletes,
     add_position_deletes,
     equality_deletes,
+    key_columns,
+    key_fields,
 )
 from lakemeta.iceberg.manifest import FileContent
-from lakemeta.iceberg.projection import projection
+from lakemeta.iceberg.projection import lacking, projection
 from lakemeta.iceberg.puffin import deletion_vector
+from lakemeta.iceberg.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.metadata import TableMetadata
     from lakemeta.iceberg.scan import FileScanTask
     from lakemeta.iceberg.types import NestedField
+
+_MANY_ROWS: Final = 64 * 1024 * 1024  # 8 MiB of bits
+_VECTOR_BYTES: Final = 2**31 - 1  # Iceberg reads no larger one (BaseDeleteLoader)
 
 
 @attrs.frozen
@@ -46,7 +53,8 @@ def deleted_rows(tasks: Sequence[FileScanTask], store: DeleteStore) -> dict[str,
     for task in tasks:
         for delete in task.deletes:
             if delete.content == FileContent.POSITION_DELETES:
-                found.setdefault(task.data_file.file_path, DeletedRows(task.data_file.record_count))
+                if task.data_file.file_path not in found:
+                    found[task.data_file.file_path] = _nothing_deleted(task.data_file, store)
                 # Several deletion vectors lie in one Puffin file, so the offset is part of the name.
                 users.setdefault(f"{delete.file_path} {delete.content_offset}", (delete, []))[1].append(task)
     for delete, applied_to in users.values():
@@ -55,8 +63,23 @@ def deleted_rows(tasks: Sequence[FileScanTask], store: DeleteStore) -> dict[str,
             _apply_vector(delete, targets, store)
         else:
             for batch in _read(delete, POSITION_DELETE_FIELDS, store):
-                add_position_deletes(batch, targets)
+                add_position_deletes(batch, targets, delete.file_path)
     return found
+
+
+def _nothing_deleted(file: DataFile, store: DeleteStore) -> DeletedRows:
+    """Room for the deleted rows of a data file. Before it takes much memory, the file is asked how many it has."""
+    if file.record_count > _MANY_ROWS:
+        with store.open(file.file_path) as source:
+            rows = open_data_file(file.file_format, source, file.file_path).rows
+            size = source.seek(0, os.SEEK_END)
+        # A file that does not say (Avro) has at least a byte for each row.
+        if rows != file.record_count and (rows is not None or size < file.record_count):
+            found = f"{size} bytes" if rows is None else f"{rows} rows"
+            raise CorruptMetadataError(
+                f"{file.file_path} has {found} and its manifest entry says that it has {file.record_count} rows"
+            )
+    return DeletedRows(file.record_count)
 
 
 def _apply_vector(delete: DataFile, targets: Mapping[str, DeletedRows], store: DeleteStore) -> None:
@@ -64,9 +87,20 @@ def _apply_vector(delete: DataFile, targets: Mapping[str, DeletedRows], store: D
     target = targets.get(delete.referenced_data_file or "")
     if offset is None or size is None or target is None:
         raise CorruptMetadataError(f"the manifest entry of deletion vector {delete.file_path} is not whole")
+    if offset < 0 or not 0 < size <= _VECTOR_BYTES:
+        raise CorruptMetadataError(f"the deletion vector in {delete.file_path} cannot have {size} bytes at {offset}")
     blob = store.read_range(delete.file_path, offset, size)
+    rows = 0
     for start, bits in deletion_vector(blob, delete.file_path):
+        rows += int.from_bytes(bits, "little").bit_count()
         target.add_bits(start, bits)
+        if rows > delete.record_count:
+            break
+    if rows != delete.record_count:
+        raise CorruptMetadataError(
+            f"the deletion vector of {delete.referenced_data_file} in {delete.file_path} names {rows} rows"
+            f"{' or more' if rows > delete.record_count else ''}, and its manifest entry says {delete.record_count}"
+        )
 
 
 class EqualityDeleteCache:
@@ -92,30 +126,41 @@ class EqualityDeleteCache:
         return self._sets[paths]
 
     def _load(self, delete: DataFile, metadata: TableMetadata, store: DeleteStore) -> tuple[tuple[int, ...], pa.Table]:
-        ids = tuple(sorted(delete.equality_ids or ()))
+        ids = tuple(sorted(set(delete.equality_ids or ())))
         if not ids:
             raise CorruptMetadataError(f"equality delete file {delete.file_path} names no columns")
-        fields = [historic_field(metadata, i, delete.file_path) for i in ids]
-        self.fields.update(zip(ids, fields, strict=True))
-        batches = []
-        for batch in _read(delete, fields, store):
-            self._left -= batch.nbytes
+        self.fields |= {i: _dropped(metadata, i, delete.file_path) for i in ids if metadata.schema.field(i) is None}
+        schema = Schema((*key_fields(metadata.schema.fields, ids), *(self.fields[i] for i in ids if i in self.fields)))
+        empty = pa.RecordBatch.from_pylist([], schema=arrow_schema(schema.fields))
+        keys = [_table(key_columns(empty, schema, ids))]
+        for batch in _read(delete, schema.fields, store):
+            keys.append(_table(key_columns(batch, schema, ids)))
+            self._left -= keys[-1].nbytes
             if self._left < 0:
                 raise UnsupportedFeatureError(
                     f"the equality deletes up to {delete.file_path} take more than the {self._budget} bytes set "
                     f"aside for them; give the rewrite more memory"
                 )
-            batches.append(batch)
-        return ids, pa.Table.from_batches(batches, schema=arrow_schema(fields))
+        return ids, pa.concat_tables(keys)
 
 
-def historic_field(metadata: TableMetadata, field_id: int, where: str) -> NestedField:
-    """A column by id, from the current schema or the newest that had it."""
-    others = sorted(metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
-    for schema in (metadata.schema, *others):
-        if (field := schema.field(field_id)) is not None:
-            return attrs.evolve(field, required=False)
-    raise CorruptMetadataError(f"{where} deletes by column id {field_id}, which no schema of the table has")
+def _table(columns: Sequence[pa.Array]) -> pa.Table:
+    return pa.Table.from_arrays(columns, names=[str(n) for n in range(len(columns))])
+
+
+def _dropped(metadata: TableMetadata, field_id: int, where: str) -> NestedField:
+    """A column by id that the current schema lacks, from the newest schema that had it."""
+    schemas = sorted(metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
+    found = next((schema for schema in schemas if schema.field(field_id) is not None), None)
+    if found is None:
+        raise CorruptMetadataError(f"{where} deletes by column id {field_id}, which no schema of the table has")
+    column = next((field for field in found.fields if field.field_id == field_id), None)
+    if column is None:
+        raise UnsupportedFeatureError(
+            f"{where} deletes by {found.names[field_id]}, a field of a struct that was dropped, so Iceberg reads no "
+            f"values of it; nothing was rewritten"
+        )
+    return attrs.evolve(column, required=False)
 
 
 def _equality(task: FileScanTask) -> Iterator[DataFile]:
@@ -123,9 +168,11 @@ def _equality(task: FileScanTask) -> Iterator[DataFile]:
 
 
 def _read(delete: DataFile, fields: Sequence[NestedField], store: DeleteStore) -> Iterator[pa.RecordBatch]:
-    """The given columns of a delete file; they may lie in structs."""
+    """The given columns of a delete file, which must have all of them, also those in structs."""
     with store.open(delete.file_path) as source:
         file = open_data_file(delete.file_format, source, delete.file_path)
         plan = projection(file.schema, fields, where=delete.file_path)
+        if missing := lacking(file.schema, fields):
+            raise CorruptMetadataError(f"the delete file {delete.file_path} lacks the column {missing}")
         for batch in file.read(plan.columns, WHOLE):
             yield plan.apply(batch, 0, None)

@@ -127,6 +127,27 @@ def projection(
     return Projection(kept, columns, source, ids, constants or {}, where)
 
 
+def lacking(file_schema: pa.Schema, fields: Sequence[NestedField]) -> str | None:
+    """The full name of the first of some fields, or of their own in structs, that a file lacks; None if it has all.
+
+    Columns are known by their ids.
+    """
+    return _lacking([(field_id(field), field.type) for field in file_schema], fields)
+
+
+def _lacking(held: Sequence[tuple[int | None, pa.DataType]], fields: Sequence[NestedField]) -> str | None:
+    kinds = dict(held)
+    for field in fields:
+        if field.field_id not in kinds:
+            return field.name
+        if isinstance(field.type, StructType):
+            below = [(field_id(child), child.type) for child in _children(kinds[field.field_id])]
+            missing = _lacking(below, field.type.fields)
+            if missing is not None:
+                return f"{field.name}.{missing}"
+    return None
+
+
 def _ids(kind: pa.DataType) -> list[tuple[int | None, Any]]:
     """The ids below a column, as a tree: one (id, tree) for each child."""
     return [(field_id(child), _ids(child.type)) for child in _children(kind)]

@@ -10,26 +10,29 @@ from __future__ import annotations
 
 import struct
 import zlib
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import CorruptMetadataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 DV_MAGIC: Final = b"\xd1\xd3\x39\x64"
 _RUN_COOKIE: Final = 12347
 _PLAIN_COOKIE: Final = 12346
 _ARRAY_MAX: Final = 4096
 _NO_OFFSETS_BELOW: Final = 4
+_HIGH_END: Final = (1 << 31) - 1  # Iceberg takes no higher keys (RoaringPositionBitmap)
 CONTAINER_ROWS: Final = 65_536
 CONTAINER_BYTES: Final = CONTAINER_ROWS // 8
 
 
 def deletion_vector(blob: bytes, where: str) -> Iterator[tuple[int, bytes]]:
-    """The bitmap of a blob: (first row, 8192 bytes of bits, lowest first) for each 65536 rows with deletes.
+    """The bitmap of a blob: (first row, 8192 bytes of bits, lowest first) for each 65536 rows with deletes, ascending.
 
-    Raises CorruptMetadataError, naming ``where``, if length, magic, CRC or bitmap are wrong.
+    One at a time: a run of a few bytes may stand for 65536 rows. Raises CorruptMetadataError, naming ``where``, if
+    length, magic, CRC or bitmap are wrong.
     """
     if len(blob) < 12 or blob[4:8] != DV_MAGIC or struct.unpack(">I", blob[:4])[0] != len(blob) - 8:
         raise CorruptMetadataError(f"the deletion vector in {where} does not start as one")
@@ -37,33 +40,40 @@ def deletion_vector(blob: bytes, where: str) -> Iterator[tuple[int, bytes]]:
         raise CorruptMetadataError(f"the deletion vector in {where} does not match its checksum")
     try:
         yield from _bitmaps(blob[8:-4])
-    except (struct.error, IndexError) as error:
+    except struct.error as error:
         raise CorruptMetadataError(f"the deletion vector in {where} is cut off") from error
+    except _DamageError as error:
+        raise CorruptMetadataError(f"the deletion vector in {where} is no Roaring bitmap: {error}") from error
 
 
-def _bitmaps(data: bytes) -> Iterator[tuple[int, bytes]]:
+class _DamageError(Exception):
+    """What is wrong with a bitmap."""
+
+
+def _bitmaps(data: bytes) -> Generator[tuple[int, bytes], None, None]:
     (count,) = struct.unpack_from("<Q", data)
-    at = 8
+    at, before = 8, -1
     for _ in range(count):
         (high,) = struct.unpack_from("<I", data, at)
-        containers, at = _containers(data, at + 4)
-        for key, bits in containers:
-            yield (high << 32) + key * CONTAINER_ROWS, bits
+        _require(before < high < _HIGH_END, "its 32-bit parts are not in order")
+        before = high
+        at = yield from _containers(data, at + 4, high << 32)
 
 
-def _containers(data: bytes, at: int) -> tuple[list[tuple[int, bytes]], int]:
-    """The containers of one 32-bit bitmap, and where it ends."""
+def _containers(data: bytes, at: int, first: int) -> Generator[tuple[int, bytes], None, int]:
+    """The containers of one 32-bit bitmap, whose rows count from ``first``; gives back where it ends."""
     size, runs, at = _header(data, at)
+    _require(size <= CONTAINER_ROWS, f"it says that it has {size} containers")
     pairs = struct.unpack_from(f"<{2 * size}H", data, at)
+    _require(all(a < b for a, b in pairwise(pairs[::2])), "its containers are not in order")
     at += 4 * size
     if not runs or size >= _NO_OFFSETS_BELOW:
         at += 4 * size
-    found = []
     for n in range(size):
         is_run = bool(runs) and bool(runs[n // 8] >> n % 8 & 1)
         bits, at = _container(data, at, pairs[2 * n + 1] + 1, is_run)
-        found.append((pairs[2 * n], bits))
-    return found, at
+        yield first + pairs[2 * n] * CONTAINER_ROWS, bits
+    return at
 
 
 def _header(data: bytes, at: int) -> tuple[int, bytes, int]:
@@ -72,9 +82,10 @@ def _header(data: bytes, at: int) -> tuple[int, bytes, int]:
     if cookie & 0xFFFF == _RUN_COOKIE:
         size = (cookie >> 16) + 1
         end = at + 4 + (size + 7) // 8
+        if end > len(data):
+            raise struct.error
         return size, data[at + 4 : end], end
-    if cookie != _PLAIN_COOKIE:
-        raise IndexError(cookie)
+    _require(cookie == _PLAIN_COOKIE, f"it starts with {cookie}")
     return struct.unpack_from("<I", data, at + 4)[0], b"", at + 8
 
 
@@ -91,7 +102,16 @@ def _container(data: bytes, at: int, cardinality: int, is_run: bool) -> tuple[by
 
 
 def _from_runs(runs: tuple[int, ...]) -> bytes:
-    bits = 0
+    """Bits from pairs of a start and the number of rows after it, which stay in their container and do not overlap."""
+    bits, before = 0, -1
     for start, length in zip(runs[::2], runs[1::2], strict=True):
+        _require(before < start, "its runs overlap")
+        before = start + length
         bits |= ((1 << length + 1) - 1) << start
+        _require(before < CONTAINER_ROWS, f"a run goes up to {before}, beyond its container")
     return bits.to_bytes(CONTAINER_BYTES, "little")
+
+
+def _require(right: bool, otherwise: str) -> None:
+    if not right:
+        raise _DamageError(otherwise)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta.errors import UnsupportedFeatureError
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.delete_filter import DeletedRows, add_position_deletes, equality_deletes, key_columns
 from lakemeta.iceberg.schema import Schema
 from lakemeta.iceberg.types import LONG, STRING, NestedField, StructType
@@ -41,21 +41,32 @@ def test_each_combination_of_columns_is_a_set_of_its_own() -> None:
 
 
 def test_key_columns_may_lie_in_structs() -> None:
-    """A column of a null struct is null; a dot in a name is part of it."""
+    """A column of a null struct is null, and whether the struct is there counts; a dot in a name is part of it."""
     inner = StructType((NestedField(3, "x", LONG), NestedField(4, "y", StructType((NestedField(5, "z", STRING),)))))
     schema = Schema((NestedField(1, "a.b", LONG), NestedField(2, "s", inner)))
     rows = [{"a.b": 1, "s": {"x": 2, "y": {"z": "t"}}}, {"a.b": 3, "s": None}]
     kind = pa.struct([("x", pa.int64()), ("y", pa.struct([("z", pa.string())]))])
     batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([("a.b", pa.int64()), ("s", kind)]))
     found = [column.to_pylist() for column in key_columns(batch, schema, [1, 3, 5])]
-    assert found == [[1, 3], [2, None], ["t", None]]
+    assert found == [[1, 3], [True, False], [2, None], [True, False], ["t", None]]
+    for wrong in (2, 4, 9):
+        with pytest.raises(UnsupportedFeatureError, match="is no single value"):
+            key_columns(batch, schema, [wrong])
 
 
 def test_position_deletes_are_for_the_files_they_name() -> None:
     """A delete file may name many files, in any order; only those that it is applied to are touched."""
     targets = {"a": DeletedRows(10), "b": DeletedRows(10)}
     paths, positions = ["a", "a", "other", "b", "a"], [1, 3, 5, 7, 9]
-    add_position_deletes(pa.RecordBatch.from_arrays([pa.array(paths), pa.array(positions)], ["p", "n"]), targets)
+    add_position_deletes(pa.RecordBatch.from_arrays([pa.array(paths), pa.array(positions)], ["p", "n"]), targets, "d")
     kept = {path: rows.keep(0, 10) for path, rows in targets.items()}
     gone = {path: [n for n, keep in enumerate(mask.to_pylist()) if not keep] for path, mask in kept.items() if mask}
     assert gone == {"a": [1, 3, 9], "b": [7]}
+
+
+@pytest.mark.parametrize(("path", "position"), [("a", -1), ("a", None), (None, 1), ("other", -(2**63))])
+def test_position_deletes_that_name_no_row_are_refused(path: str | None, position: int | None) -> None:
+    """A negative position is damage, as in Iceberg, and a missing one; one behind the end of a file is nothing."""
+    batch = pa.RecordBatch.from_arrays([pa.array([path], pa.string()), pa.array([position], pa.int64())], ["p", "n"])
+    with pytest.raises(CorruptMetadataError, match=r"position delete file d\.parquet"):
+        add_position_deletes(batch, {"a": DeletedRows(10)}, "d.parquet")

@@ -112,6 +112,52 @@ def test_a_bitmap_that_ends_early_is_refused() -> None:
         list(deletion_vector(blob, "x.puffin"))
 
 
+def blob_of(body: bytes) -> bytes:
+    payload = DV_MAGIC + body
+    return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
+
+
+def run_containers(*containers: tuple[int, list[tuple[int, int]]]) -> bytes:
+    """One 32-bit bitmap of run containers: (key, [(start, rows after it)])."""
+    flags = ((1 << len(containers)) - 1).to_bytes((len(containers) + 7) // 8, "little")
+    heads = b"".join(struct.pack("<HH", key, 0) for key, _ in containers)
+    offsets = bytes(4 * len(containers)) if len(containers) >= 4 else b""
+    bodies = b"".join(
+        struct.pack("<H", len(runs)) + b"".join(struct.pack("<HH", *run) for run in runs) for _, runs in containers
+    )
+    return struct.pack("<I", 12347 | len(containers) - 1 << 16) + flags + heads + offsets + bodies
+
+
+ONE_PART = struct.pack("<QI", 1, 0)
+BAD_BITMAPS = {
+    "goes up to 65536, beyond its container": ONE_PART + run_containers((0, [(65535, 1)])),
+    "goes up to 65537": ONE_PART + run_containers((0, [(2, 65535)])),
+    "runs overlap": ONE_PART + run_containers((0, [(5, 5), (7, 1)])),
+    "containers are not in order": ONE_PART + run_containers((1, [(0, 0)]), (0, [(0, 0)])),
+    "parts are not in order": struct.pack("<QI", 2, 3)
+    + run_containers((0, [(0, 0)]))
+    + struct.pack("<I", 3)
+    + run_containers((0, [(1, 0)])),
+    "starts with 7": ONE_PART + struct.pack("<II", 7, 0),
+    "says that it has 65537 containers": ONE_PART + struct.pack("<II", 12346, 65537),
+    "cut off": struct.pack("<Q", 2**63),
+}
+
+
+@pytest.mark.parametrize(("sentence", "body"), BAD_BITMAPS.items(), ids=list(BAD_BITMAPS))
+def test_a_bitmap_that_contradicts_itself_is_refused(sentence: str, body: bytes) -> None:
+    """A right checksum does not make a right bitmap: runs past 65535, twice the same rows, more than can be."""
+    with pytest.raises(CorruptMetadataError, match=sentence):
+        list(deletion_vector(blob_of(body), "x.puffin"))
+
+
+def test_a_small_blob_may_stand_for_many_rows() -> None:
+    """Full runs of a few bytes are 8 KiB of bits each, so they come one at a time."""
+    body = ONE_PART + run_containers(*((key, [(0, 65535)]) for key in range(65535)))
+    found = deletion_vector(blob_of(body), "x.puffin")
+    assert [next(found)[0] for _ in range(3)] == [0, 65536, 131072]
+
+
 @given(st.sets(st.integers(0, 99)), st.integers(0, 99), st.integers(1, 100))
 def test_the_mask_of_a_batch(positions: set[int], start: int, rows: int) -> None:
     """A batch keeps the rows that are not deleted, wherever in the file it starts."""
