@@ -1,4 +1,4 @@
-"""Parquet files as a release wrote them that laid column chunks largest first: parquet-java loses their rows."""
+"""Parquet files as an early build wrote them, column chunks largest first: parquet-java loses their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakemeta doctor``: what blocks cleaning, what is wrong, what each would free."""
+"""``lakemeta doctor``: what blocks cleaning, what is wrong, what mends it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
+from lakemeta.cli.tables import open_table
+from lakemeta.errors import OptionError
 
 if TYPE_CHECKING:
     from lakemeta.cli.options import Common
@@ -21,12 +23,17 @@ _TITLES = {"blocks": "Blocks cleaning", "wrong": "Wrong", "note": "Worth knowing
 @planning_options
 @common_options
 def doctor(table_url: str, *, settings: tuple[str, ...], now: str | None, common: Common) -> None:
-    """Say in plain words what blocks cleaning of a Hudi table, what is wrong, and what each would free."""
+    """Say in plain words what is wrong with a table; of Hudi, what blocks cleaning, and what each would free."""
     from lakemeta.hudi import HudiTable
 
-    table = HudiTable.open(table_url, common.storage_options)
-    executor = common.executor("looking", table.planning_threads)
-    findings = table.doctor(pairs(settings, "--set"), now=moment(now), executor=executor)
+    table, _ = open_table(table_url, common)
+    if isinstance(table, HudiTable):
+        executor = common.executor("looking", table.planning_threads)
+        findings = table.doctor(pairs(settings, "--set"), now=moment(now), executor=executor)
+    elif settings or now is not None:
+        raise OptionError("--set and --now are for Hudi tables; leave them out for an Iceberg table")
+    else:
+        findings = table.doctor(executor=common.executor("looking"))
     if common.output != "text":
         show_facts("", {"table": table.url, "findings": [attrs.asdict(f) for f in findings]}, common.output)
         return

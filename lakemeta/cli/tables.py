@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @common_options
 def inspect(table_url: str, *, common: Common) -> None:
     """Say what a table is and how healthy it is."""
-    table, name = _open(table_url, common)
+    table, name = open_table(table_url, common)
     facts = table.inspect(executor=common.executor("reading"))
     show_facts(f"{name} table {table.url}", {"format": name.lower(), **facts.to_json()}, common.output)
 
@@ -43,7 +43,7 @@ def why(
     """Say in one sentence why FILE of TABLE stays, or would be deleted (Hudi) or rewritten (Iceberg)."""
     from lakemeta.hudi import HudiTable
 
-    table, _ = _open(table_url, common)
+    table, _ = open_table(table_url, common)
     options = pairs(settings, "--set")
     if isinstance(table, HudiTable):
         if where is not None:
@@ -91,7 +91,7 @@ def apply(
     )
 
 
-def _open(table_url: str, common: Common) -> tuple[HudiTable | IcebergTable, str]:
+def open_table(table_url: str, common: Common) -> tuple[HudiTable | IcebergTable, str]:
     """The table at a place and the name of its format; raises TableNotFoundError if it is neither Hudi nor Iceberg."""
     from lakemeta.hudi import HudiTable
     from lakemeta.iceberg import IcebergTable

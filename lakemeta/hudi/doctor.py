@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakemeta.finding import Finding, examples
 from lakemeta.hudi import clean
 from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.decision import decide
 from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.filenames import parse_base_file
-from lakemeta.hudi.finding import Finding, examples
 from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.leftovers import find_leftovers
 from lakemeta.hudi.listing import plan_all_partitions

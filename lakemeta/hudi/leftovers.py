@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import PathNotFoundError
+from lakemeta.finding import Finding, examples
 from lakemeta.hudi.failed_writes import is_alive
-from lakemeta.hudi.finding import Finding, examples
 from lakemeta.hudi.heartbeat import HEARTBEAT_FOLDER
 from lakemeta.hudi.rollback_planning import MARKER_FOLDER
 from lakemeta.words import count_of

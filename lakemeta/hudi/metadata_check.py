@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError
+from lakemeta.finding import Finding, examples
 from lakemeta.hudi.clean import UNCOMMITTED
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
-from lakemeta.hudi.finding import Finding, examples
 from lakemeta.hudi.load import load_timeline
 from lakemeta.hudi.metadata import decode_cleaner_plan
 from lakemeta.hudi.metadata_table.table import MetadataTable

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from lakemeta.hudi.finding import Finding
+    from lakemeta.finding import Finding
     from lakemeta.hudi.inspect import HudiFacts
     from lakemeta.hudi.properties import TableConfig
     from lakemeta.plan import Plan

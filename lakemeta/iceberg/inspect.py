@@ -1,22 +1,25 @@
-"""What an Iceberg table is and how healthy it is (I/O: reads all manifests of the current snapshot)."""
+"""What an Iceberg table is and how healthy it is (I/O: all manifests of the current snapshot, and some footers)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from lakemeta.iceberg.footers import look_into_footers
 from lakemeta.iceberg.manifest import FileContent
 from lakemeta.iceberg.rewrite import RewriteOptions
 from lakemeta.iceberg.stored_manifests import StoredManifests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lakemeta.executor import Executor
-    from lakemeta.iceberg.manifest import DataFile
+    from lakemeta.iceberg.manifest import DataFile, ManifestEntry
     from lakemeta.iceberg.metadata import TableMetadata
     from lakemeta.iceberg.planning import Place
+
+_MOST_FOOTERS: Final = 100  # doctor reads them all
 
 
 @attrs.frozen
@@ -24,6 +27,8 @@ class IcebergFacts:
     """The facts of one table; sizes are bytes, times are ms since the epoch.
 
     ``small_files`` are data files below the size at which a rewrite with default options would leave them alone.
+    ``footers_read`` says into how many Parquet files it was looked: at most 100 of those that lakemeta wrote, or that
+    came with a snapshot nobody knows any more. ``lost_rows`` are rows of these that parquet-java never reads.
     """
 
     location: str
@@ -47,6 +52,9 @@ class IcebergFacts:
     position_delete_files: int
     deletion_vectors: int
     equality_delete_files: int
+    footers_read: int
+    files_with_lost_rows: int
+    lost_rows: int
 
     def to_json(self) -> dict[str, Any]:
         """The facts as a JSON object."""
@@ -60,7 +68,10 @@ def inspect(place: Place, executor: Executor) -> IcebergFacts:
     stored = StoredManifests(place.operations.storage, metadata.specs_by_id, executor)
     manifests = stored.of(head) if head else ()
     living = [m for m in manifests if m.may_have_live_files]
-    files = (entry.data_file for entries in stored.stream(living) for entry in entries if entry.is_live)
+    entries = (entry for part in stored.stream(living) for entry in part if entry.is_live)
+    suspects = _Suspects(metadata)
+    counts = _counts(suspects.met(entries), RewriteOptions.parse({}, metadata).min_file_size_bytes)
+    looks = list(look_into_footers(place.operations.storage, suspects.files, executor))
     return IcebergFacts(
         location=metadata.location,
         uuid=metadata.table_uuid,
@@ -75,8 +86,27 @@ def inspect(place: Place, executor: Executor) -> IcebergFacts:
         last_updated_ms=metadata.last_updated_ms,
         data_manifests=sum(not m.is_deletes for m in manifests),
         delete_manifests=sum(m.is_deletes for m in manifests),
-        **_counts(files, RewriteOptions.parse({}, metadata).min_file_size_bytes),
+        footers_read=sum(look.problem is None for look in looks),
+        files_with_lost_rows=sum(look.lost > 0 for look in looks),
+        lost_rows=sum(look.lost for look in looks),
+        **counts,
     )
+
+
+class _Suspects:
+    """Remembers the first few of the data files that lakemeta may have written, as they pass."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        self._others = {s.snapshot_id for s in metadata.snapshots if s.summary.get("engine-name") != "lakemeta"}
+        self.files: list[DataFile] = []
+
+    def met(self, entries: Iterable[ManifestEntry]) -> Iterator[DataFile]:
+        """The files of live entries."""
+        for entry in entries:
+            suspect = entry.data_file.content == FileContent.DATA and entry.snapshot_id not in self._others
+            if suspect and len(self.files) < _MOST_FOOTERS:
+                self.files.append(entry.data_file)
+            yield entry.data_file
 
 
 def _counts(files: Iterator[DataFile], small: int) -> Mapping[str, int]:

@@ -20,6 +20,7 @@ from lakemeta.iceberg.planning import REWRITE_DATA_FILES, Place, plan_rewrite
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lakemeta.finding import Finding
     from lakemeta.iceberg.commit import Surroundings
     from lakemeta.iceberg.inspect import IcebergFacts
     from lakemeta.plan import Plan
@@ -121,6 +122,13 @@ class IcebergTable:
 
         with working_on(f"inspect {self.url}"):
             return self._explained(lambda: inspect(self.place, executor or LocalExecutor()))
+
+    def doctor(self, *, executor: Executor | None = None) -> tuple[Finding, ...]:
+        """What is wrong with the table's files, as sentences; reads the footer of every live Parquet file."""
+        from lakemeta.iceberg.doctor import diagnose
+
+        with working_on(f"doctor {self.url}"):
+            return self._explained(lambda: diagnose(self.place, executor or LocalExecutor()))
 
     def why(
         self,

@@ -14,7 +14,7 @@ from lakemeta.hudi import HudiTable
 from lakemeta.hudi.rollback import RollbackPlan, encode_rollback_plan
 
 if TYPE_CHECKING:
-    from lakemeta.hudi.finding import Finding
+    from lakemeta.finding import Finding
 
 ONE_OF_EACH_LAYOUT = ["1.2.0__mdt_cow__commits2", "0.15.0__mdt_cow__delpart_commits1"]
 OPTIONS = {"hoodie.clean.commits.retained": "2"}

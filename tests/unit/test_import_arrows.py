@@ -55,6 +55,8 @@ ICEBERG_IO = [
     "catalog",
     "commit",
     "datafile_reader",
+    "doctor",
+    "footers",
     "doors",
     "group_deletes",
     "group_runs",

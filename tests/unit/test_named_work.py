@@ -62,6 +62,8 @@ def test_every_work_on_an_iceberg_table_is_named(tmp_path: Path) -> None:
     table, listening = IcebergTable.open(root), Listening()
     table.inspect(executor=listening)
     assert listening.names() == {f"inspect {root}"}
+    table.doctor(executor=listening)
+    assert listening.names() == {f"doctor {root}"}
     plan = table.plan_rewrite_data_files({"rewrite-all": "true"}, executor=listening)
     assert listening.names() == {f"plan rewrite of {root}"}
     file = plan.operations[0].inputs[0]

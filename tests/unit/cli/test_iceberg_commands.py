@@ -52,6 +52,20 @@ def test_plan_look_apply(run: Run, small, tmp_path):
     assert "6 of the 6 planned files are no longer in the table" in result.sentence
 
 
+def test_doctor_looks_into_files(run: Run, small):
+    """Sentences, or JSON; what only Hudi tables have is refused."""
+    result = run("doctor", small.root)
+    assert result.code == 0
+    assert "Worth knowing:\n  - the footers of 6 Parquet files were read, of all branches" in result.out
+    found = json.loads(run("doctor", small.root, "--output", "json").out)["findings"]
+    assert [finding["kind"] for finding in found] == ["footers_read"]
+    result = run("doctor", small.root, "--set", "a=b")
+    assert (result.code, result.sentence) == (
+        2,
+        "lakemeta: --set and --now are for Hudi tables; leave them out for an Iceberg table",
+    )
+
+
 def test_jsonl_is_the_plan_file(run: Run, small, tmp_path):
     """--output jsonl prints what --out saves."""
     saved = tmp_path / "plan.jsonl"

@@ -1,4 +1,4 @@
-"""What the doctor finds."""
+"""What the doctor finds, in a table of either format."""
 
 from __future__ import annotations
 
