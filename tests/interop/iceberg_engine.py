@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,22 @@ class IcebergEngine(EngineProcess):
     def path(self, table: str) -> Path:
         """The directory of a table."""
         return self.warehouse / "db" / table
+
+    def metadata_file(self, table: str) -> Path:
+        """The newest metadata file of a table."""
+        versions = (self.path(table) / "metadata").glob("v*.json")
+        return max(versions, key=lambda p: int(p.name[1:].split(".")[0]))
+
+    def metadata(self, table: str) -> Any:
+        """The newest metadata of a table."""
+        data = self.metadata_file(table).read_bytes()
+        return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+
+    def schema(self, table: str) -> Any:
+        """The current schema of a table as a struct."""
+        metadata = self.metadata(table)
+        found = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
+        return {"type": "struct", "fields": found["fields"]}
 
     def rows(self, table: str, columns: str = "*") -> list[str]:
         """The rows of a table, each as JSON with sorted keys, sorted."""

@@ -1,7 +1,8 @@
 """The side of the real engine: PySpark with Iceberg, answering JSON lines on its standard output.
 
 Started by ``iceberg_engine.IcebergEngine`` as ``iceberg_worker.py JAR WAREHOUSE SCRATCH``; ends with its input.
-A request is a statement in SQL, or an object that names a function of ``iceberg_java`` and its arguments.
+A request is a statement in SQL, or an object that names a function of ``iceberg_java`` or
+``iceberg_java_rows`` and its arguments.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from typing import Any
 
 import iceberg_java
+import iceberg_java_rows
 from pyspark.sql import SparkSession
 
 JAVA_OPTIONS = (
@@ -20,6 +22,8 @@ JAVA_OPTIONS = (
     "-Duser.timezone=UTC",
     "-Diceberg.scan.plan-in-worker-pool=false",  # with one thread, every plan of a table meets files in one order
 )
+
+CALLS = iceberg_java.CALLS | iceberg_java_rows.CALLS
 
 
 def start(jar: str, warehouse: str, scratch: str) -> SparkSession:
@@ -51,8 +55,15 @@ def start(jar: str, warehouse: str, scratch: str) -> SparkSession:
 def answer(session: SparkSession, request: Any) -> Any:
     """The rows of a statement as JSON values, in the order in which they come; or what a function returns."""
     if isinstance(request, dict):
-        return iceberg_java.CALLS[request.pop("call")](session, **request)
+        return CALLS[request.pop("call")](session, **request)
     return [json.loads(row) for row in session.sql(request).toJSON().collect()]
+
+
+def told(error: Exception) -> str:
+    """The message of an exception, and what caused it in the JVM."""
+    said = f"{type(error).__name__}: {error}"
+    causes = [line for line in said[4000:].splitlines() if line.startswith("Caused by")]
+    return "\n".join((said[:4000], *causes))
 
 
 def main() -> None:
@@ -65,7 +76,7 @@ def main() -> None:
         try:
             reply = {"result": answer(session, json.loads(line))}
         except Exception as error:
-            reply = {"error": f"{type(error).__name__}: {error}"[:4000]}
+            reply = {"error": told(error)}
         print(json.dumps(reply), file=answers, flush=True)
     session.stop()
 
