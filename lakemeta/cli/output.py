@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakemeta.report import Report
 
 _ROWS: Final = 40
+_WORK: Final = ("failed_writes", "pending_cleans", "metadata_rollbacks")  # facts of what is done beyond operations
 _WIDE: Final = 10_000  # a pipe has no width: never cut a path
 
 
@@ -89,14 +90,14 @@ def remark(text: str, *, quiet: bool) -> None:
 def _plan_text(plan: Plan, *, explain: bool) -> None:
     facts = plan.header.facts
     click.echo(f"{plan.header.plan} of {plan.header.table} (format version {plan.header.table_format_version})")
-    for name in ("scope", "earliest_to_retain", "snapshot_id", "failed_writes", "pending_cleans"):
+    for name in ("scope", "earliest_to_retain", "snapshot_id", *_WORK):
         if facts.get(name):
             reason = f" ({facts['scope_reason']})" if name == "scope" and facts.get("scope_reason") else ""
             click.echo(f"  {name.replace('_', ' ')}: {_value(name, facts[name])}{reason}")
     for note in facts.get("notes", ()):
         click.echo(f"  note: {note}")
     if plan.is_empty and not explain:
-        if not (facts.get("failed_writes") or facts.get("pending_cleans")):
+        if not any(map(facts.get, _WORK)):
             click.echo("Nothing to do.")
         return
     if explain:

@@ -58,7 +58,7 @@ def rollback(
     if dry_run:
         show_plan(plan, common.output)
         return
-    failed = plan.header.facts["failed_writes"]
+    failed = plan.header.facts["failed_writes"] or plan.header.facts.get("metadata_rollbacks")
     if common.output == "text" and (not common.quiet or (failed and not yes)):
         show_plan(plan, "text")
     if failed:

@@ -15,6 +15,7 @@ Rules of this module:
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import attrs
@@ -31,8 +32,10 @@ from lakemeta.hudi.metadata import (
     CleanPlanFile,
     encode_cleaner_plan,
 )
+from lakemeta.hudi.metadata_leftovers import open_latest, read_leftovers, refuse_pending, roll_back_leftovers
 from lakemeta.hudi.metadata_off import drop_metadata_table
-from lakemeta.hudi.metadata_sync import newest_time, open_metadata
+from lakemeta.hudi.metadata_sync import newest_time
+from lakemeta.hudi.metadata_table.table import DROP_ADVICE
 from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.hudi.planning import Place, timezone
 from lakemeta.hudi.rollback_apply import Failures, find_failures, notes, undo
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakemeta.executor import Executor
+    from lakemeta.hudi.metadata_table.table import MetadataTable
     from lakemeta.hudi.rollback_run import RolledBack
     from lakemeta.hudi.state import TableState
     from lakemeta.hudi.timeline import Instant
@@ -61,6 +65,7 @@ class Applying:
     writer: InstantWriter
     lock: TableLock
     executor: Executor
+    alone: bool  # somebody answers for there being no other writer
 
 
 def begin(
@@ -85,7 +90,7 @@ def begin(
         with lock.held():
             state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config))
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
-    return Applying(place, plan, options, state, failures, writer, lock, executor)
+    return Applying(place, plan, options, state, failures, writer, lock, executor, assume_single_writer)
 
 
 def has_work(plan: Plan) -> bool:
@@ -98,6 +103,8 @@ def schedule(applying: Applying) -> Instant | None:
 
     Raises StorageError if a file of a failed write cannot be deleted; its rollback stays pending.
     """
+    if applying.failures.writes:
+        _settle_metadata(applying)
     rolled_back = _roll_back(applying)
     unfinished = [note for one in rolled_back for note in notes(one)]
     if unfinished:
@@ -110,10 +117,10 @@ def run(applying: Applying) -> Report:
     """Roll back what failed, request the plan, execute every pending clean, and account for every file."""
     if not (has_work(applying.plan) or applying.failures.writes or applying.state.unfinished_cleans):
         return report(applying.place, applying.plan, [])
-    _refuse_unwritable_metadata(applying)
+    settled = _settle_metadata(applying)
     rolled_back = _roll_back(applying)
     if not all(one.complete for one in rolled_back):
-        return report(applying.place, applying.plan, [], rolled_back)
+        return report(applying.place, applying.plan, [], rolled_back, settled)
     with applying.lock.held():
         applying = _look_again(applying, rolled_back)
         waiting = applying.state.unfinished_cleans
@@ -121,7 +128,7 @@ def run(applying: Applying) -> Report:
             applying.writer.reopen(clean)
         requested = _request(applying)
     executed = [_execute(applying, instant) for instant in (*waiting, *([requested] if requested else []))]
-    return report(applying.place, applying.plan, executed, rolled_back)
+    return report(applying.place, applying.plan, executed, rolled_back, settled)
 
 
 def _failures(
@@ -162,23 +169,47 @@ def _execute(applying: Applying, pending: Instant) -> Executed:
     return execute_clean(applying.writer, state, pending, executor, applying.lock, drop_savepointed=drop_savepointed)
 
 
-def _refuse_unwritable_metadata(applying: Applying) -> None:
-    """Refuse a metadata table that cannot be written or read before anything is written (rule 4)."""
-    metadata = open_metadata(applying.writer, applying.state.timeline)
-    if metadata is None:
-        return
-    cleans = [i.requested for i in applying.state.unfinished_cleans]
-    metadata.check_writable(*cleans, *applying.failures.instants())
+def _settle_metadata(applying: Applying) -> tuple[str, ...]:
+    """Refuse a metadata table that cannot be written or read before anything is written (rule 4), notes on the rest.
+
+    With the table's lock held, or where somebody answers for there being no other writer, what a failed compaction or
+    clustering left pending in it is rolled back (see :mod:`lakemeta.hudi.metadata_leftovers`).
+    """
+    if not applying.state.config.has_metadata_table:
+        return ()
+    allowed = applying.alone or applying.lock.provider is not None
+    with applying.lock.held() if allowed else nullcontext():
+        return _settle(applying, roll_back=allowed)
+
+
+def _settle(applying: Applying, *, roll_back: bool) -> tuple[str, ...]:
+    place, options, writer, now = applying.place, applying.options, applying.writer, applying.writer.clock()
+    state = load_state(place.storage, place.root, applying.executor) if roll_back else applying.state
+    metadata = open_latest(place, state)
+    dead = tuple(i.requested for i in read_leftovers(place, state, options, now)[0]) if roll_back else ()
+    begun = {at for instant in dead if (at := metadata.pending_rollback_of(instant)) is not None}
+    refuse_pending(place, metadata, state, options, {*applying.failures.instants(), *dead, *begun}, now)
+    _refuse_unreadable(place, metadata)
+    done = roll_back_leftovers(writer, dead)
+    return tuple(f"delta commit {i} of the metadata table was rolled back there by {at}" for i, at in done.items())
+
+
+def _refuse_unreadable(place: Place, metadata: MetadataTable) -> None:
     try:
-        metadata.files()
+        metadata.check_readable()
     except CorruptMetadataError as error:
         raise CorruptMetadataError(
-            f"the metadata table cannot be told of a clean: {error}; take the table off it with --drop-metadata-table, "
-            "and let the next Hudi writer build it anew"
+            f"the metadata table cannot be told of a clean: {error}; {DROP_ADVICE.format(place.url)}"
         ) from error
 
 
-def report(place: Place, plan: Plan, executed: Sequence[Executed], rolled_back: Sequence[RolledBack] = ()) -> Report:
+def report(
+    place: Place,
+    plan: Plan,
+    executed: Sequence[Executed],
+    rolled_back: Sequence[RolledBack] = (),
+    settled: Sequence[str] = (),
+) -> Report:
     """The report of rollbacks and executed cleans; bytes are counted for files whose size the plan knows."""
     outcomes = [o for done in rolled_back for o in done.outcomes] + [o for done in executed for o in done.outcomes]
     sizes = {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
@@ -196,7 +227,12 @@ def report(place: Place, plan: Plan, executed: Sequence[Executed], rolled_back: 
         deleted_directories=sum(len(clean.dropped) for clean in executed),
         failed=failed,
         result={**_result(executed), "commits_rollback": [done.instant for done in rolled_back if done.complete]},
-        notes=(*plan.header.facts.get("notes", ()), *(n for clean in executed for n in clean.notes), *unfinished),
+        notes=(
+            *plan.header.facts.get("notes", ()),
+            *settled,
+            *(n for clean in executed for n in clean.notes),
+            *unfinished,
+        ),
     )
 
 

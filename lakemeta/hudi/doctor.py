@@ -19,6 +19,7 @@ from lakemeta.hudi.leftovers import find_leftovers
 from lakemeta.hudi.listing import plan_all_partitions
 from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.metadata_check import check_metadata_table
+from lakemeta.hudi.metadata_leftovers import read_leftovers
 from lakemeta.hudi.planning import timezone
 from lakemeta.hudi.rollback import decode_rollback_plan
 from lakemeta.hudi.timeline import WRITES
@@ -63,7 +64,17 @@ def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Execu
     rows = plan_all_partitions(place.storage, place.root, decision.context, executor, options.wants, explain=True)
     patient = _Patient(place, state, options, decision, tuple(rows), heartbeats, now, zone, executor)
     pending = (_pending_writes, _pending_services, _pending_cleans, _pending_rollbacks)
-    checks = (*pending, _archived_ahead, _savepoints, _missing, _orphans, _metadata_table, _leftovers, _due)
+    checks = (
+        *pending,
+        _archived_ahead,
+        _savepoints,
+        _missing,
+        _orphans,
+        _metadata_table,
+        _metadata_leftovers,
+        _leftovers,
+        _due,
+    )
     return tuple(finding for check in checks for finding in check(patient))
 
 
@@ -207,6 +218,20 @@ def _orphans(patient: _Patient) -> Iterator[Finding]:
 
 def _metadata_table(patient: _Patient) -> Iterator[Finding]:
     return check_metadata_table(patient.place, patient.state, patient.rows, patient.options.wants)
+
+
+def _metadata_leftovers(patient: _Patient) -> Iterator[Finding]:
+    dead, working = read_leftovers(patient.place, patient.state, patient.options, patient.now)
+    for instant in dead:
+        sentence = (
+            f"delta commit {instant.requested} of the metadata table has been pending for {_age(patient, instant)}: a "
+            "compaction, clustering or rollback left it that failed, and nothing is cleaned; if no writer is at work, "
+            f"run lakemeta rollback {patient.place.url}"
+        )
+        yield Finding("metadata_table_pending", "blocks", sentence)
+    for instant in working:
+        sentence = f"delta commit {instant.requested} of the metadata table is pending, and its writer is at work"
+        yield Finding("metadata_table_written", "note", sentence)
 
 
 def _leftovers(patient: _Patient) -> Iterator[Finding]:

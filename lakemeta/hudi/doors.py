@@ -4,7 +4,8 @@ Rules of this module:
 
 1. Data: any file or directory of the table that is neither its ``.hoodie`` nor has one on the way there, whose case
    does not matter. What of it is to go is for plans to say; a door only bounds them.
-2. Metadata, by shape and nothing else: pending instants of the data table, never completed ones; heartbeats; the lock
+2. Metadata, by shape and nothing else: pending instants of the data table, of completed ones cleans alone, which may be
+   empty; heartbeats; the lock
    file; the backup of the properties; the marker directory of an instant; the metadata table as a whole, its log files
    and its delta commits.
 3. A lock file may lie outside the table, where the options say.
@@ -25,6 +26,7 @@ _PARTS: Final = r"(?:[^/]+/)*"
 _METADATA_FILES: Final = "|".join(
     (
         rf"\.hoodie/{_PARTS}{_INSTANT}(?:\.[a-z]+)?\.(?:inflight|requested)",
+        rf"\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.clean",
         rf"\.hoodie/\.heartbeat/{_INSTANT}",
         r"\.hoodie/hoodie\.properties\.backup",
         rf"\.hoodie/metadata/\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.deltacommit",

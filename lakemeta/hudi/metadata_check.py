@@ -102,7 +102,8 @@ def _committed(state: TableState, name: str) -> bool:
     """True if a file in a committed slice is certainly that of a completed write (rule 2)."""
     log = parse_log_file(name, 0)
     if log is None:
-        return True
+        base = parse_base_file(name, 0)
+        return base is None or base.instant not in {i.requested for i in state.timeline.pending}
     if state.completions is None:
         return not state.timeline.pending.of_actions("deltacommit", "rollback").instants
     return View.of(state.timeline.completed).counts(log.instant)

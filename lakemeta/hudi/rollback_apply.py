@@ -5,7 +5,7 @@ Rules of this module:
 1. Every write of a plan is looked at again. One that completed, or whose writer lives again, makes the plan stale, and
    so does one that would be undone otherwise than planned: a marker more, a file less.
 2. A write that has been rolled back since by somebody is done; one whose rollback was begun is finished as begun.
-3. Newest writes go first, as in Hudi.
+3. Newest writes go first, as in Hudi; before them what is rolled back in the metadata table alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lakemeta.hudi.failed_writes import is_alive, pending_writes
 from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.lock import TableLock, table_lock
+from lakemeta.hudi.metadata_leftovers import read_leftovers, roll_back_leftovers
 from lakemeta.hudi.metadata_table.rollback import ROLLBACK_SUFFIX
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.planning import timezone
@@ -31,7 +32,7 @@ from lakemeta.hudi.staleness import refuse_foreign
 from lakemeta.report import Report, count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from lakemeta.executor import Executor
@@ -119,7 +120,23 @@ def apply_rollback(
     for write in failures.writes:
         _refuse_different(place, plan, write)
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
-    return _report(plan, undo(place, writer, failures, options, lock, executor))
+    told = _roll_back_leftovers(place, plan, writer, lock, state, options)
+    return _report(plan, undo(place, writer, failures, options, lock, executor), told)
+
+
+def _roll_back_leftovers(
+    place: Place, plan: Plan, writer: InstantWriter, lock: TableLock, state: TableState, options: CleanOptions
+) -> dict[str, str]:
+    """Roll back in the metadata table what the plan says, as far as it is there still: instant -> its rollback."""
+    planned = plan.header.facts.get("metadata_rollbacks", ())
+    if not planned:
+        return {}
+    with lock.held():
+        left, working = read_leftovers(place, state, options, writer.clock())
+        alive = [i.requested for i in working if i.requested in planned]
+        if alive:
+            raise StalePlanError(f"the writer of {alive[0]} is alive again; plan again")
+        return roll_back_leftovers(writer, [i.requested for i in left if i.requested in planned])
 
 
 def _refuse_unknown(unknown: set[str], state: TableState) -> None:
@@ -140,14 +157,14 @@ def _refuse_different(place: Place, plan: Plan, write: FailedWrite) -> None:
         raise StalePlanError(f"the write at {write.instant} has other files than when the plan was made; plan again")
 
 
-def _report(plan: Plan, done: Sequence[RolledBack]) -> Report:
+def _report(plan: Plan, done: Sequence[RolledBack], told: Mapping[str, str]) -> Report:
     outcomes = [outcome for one in done for outcome in one.outcomes]
     complete = [one for one in done if one.complete]
     deleted, absent, failed = count(outcomes)
     return Report(
         plan=plan.header.plan,
         table=plan.header.table,
-        committed=complete[-1].rollback if complete else None,
+        committed=complete[-1].rollback if complete else max(told.values(), default=None),
         deleted_files=deleted,
         absent_files=absent,
         freed_bytes=sum(one.freed for one in done),
@@ -157,6 +174,7 @@ def _report(plan: Plan, done: Sequence[RolledBack]) -> Report:
             "rollbacks": [one.rollback for one in complete],
             "total_files_deleted": sum(outcome.done for outcome in outcomes),
             "time_taken_in_millis": sum(one.millis for one in done),
+            "metadata_rollbacks": list(told),
             "rollback_log_files": sum(len(files) for one in done for files in one.blocks.values()),
         },
         notes=tuple(note for one in done for note in notes(one)),

@@ -8,6 +8,8 @@ Rules of this module:
    rollback says, and no savepoint may name it. Otherwise nothing is done.
 3. Unlike Hudi, an inflight write without a marker directory is looked for by listing: if its files stayed, they would
    count as committed once the timeline is archived past it.
+4. What failed compactions and clusterings left pending in the metadata table is rolled back there, unless the policy is
+   NEVER (see :mod:`lakemeta.hudi.metadata_leftovers`).
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.listing import METADATA_FOLDER, find_partitions, list_partition
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.metadata import decode_commit
+from lakemeta.hudi.metadata_leftovers import read_leftovers
+from lakemeta.hudi.options import FailedWrites
 from lakemeta.hudi.planning import settled
 from lakemeta.hudi.rollback import (
     Marker,
@@ -120,7 +124,11 @@ def plan_rollback(
         for i in pending_writes(state.timeline, state.clusterings)
         if is_alive(i.requested, beats, options, now_ms)
     ]
-    return Plan(_header(place, state, options, writes, alive), operations)
+    leftovers, working = read_leftovers(place, state, options, now)
+    alive += [i.requested for i in working if i.requested not in alive]
+    if options.failed_writes is FailedWrites.NEVER:
+        leftovers = ()
+    return Plan(_header(place, state, options, writes, alive, [i.requested for i in leftovers]), operations)
 
 
 def pending_rollbacks(
@@ -307,7 +315,12 @@ def _operations(place: Place, write: FailedWrite, *, explain: bool) -> Iterator[
 
 
 def _header(
-    place: Place, state: TableState, options: CleanOptions, writes: Sequence[FailedWrite], alive: Sequence[str]
+    place: Place,
+    state: TableState,
+    options: CleanOptions,
+    writes: Sequence[FailedWrite],
+    alive: Sequence[str],
+    leftovers: Sequence[str],
 ) -> PlanHeader:
     newest = state.timeline.last
     facts: dict[str, Any] = {
@@ -319,6 +332,8 @@ def _header(
     }
     if alive:
         facts["alive_writes"] = list(alive)
+    if leftovers:
+        facts["metadata_rollbacks"] = list(leftovers)
     return PlanHeader(
         plan=PLAN_KIND,
         table=place.url,

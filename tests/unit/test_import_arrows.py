@@ -37,6 +37,7 @@ HUDI_IO = [
     "load",
     "lock",
     "metadata_check",
+    "metadata_leftovers",
     "metadata_listing",
     "metadata_off",
     "metadata_sync",

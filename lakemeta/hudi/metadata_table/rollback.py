@@ -15,6 +15,8 @@ rollback. Rules of this module (``HoodieBackedTableMetadataWriter.update`` for r
 6. Several failed writes may have got here. Each is rolled back with its own rollback of the data table, newest first;
    what the others left is counted by nobody meanwhile. Hudi, which counts all pending delta commits here as failed once
    it has the lock, rolls them all back with the first one.
+7. What no write of the data table left, such as a clustering that failed, has no rollback there. It is rolled back here
+   alone; it never completed, so no compaction has merged it.
 """
 
 from __future__ import annotations
@@ -78,18 +80,25 @@ def roll_back(
     check_can_roll_back(table, rollback, failed, dead)
     if table.config.version < 8:
         table.commit_appended(rollback, appended_update(appended, table.precedent(rollback).record_schema), now_ms)
-    if not any(i.requested == failed for i in table.timeline):
-        return
-    if table.config.version < 8:
-        at = f"{rollback}{ROLLBACK_SUFFIX}"
-        _undo(table, at, None, failed, [_command_request(p, onto) for p, onto in _slices_with(table, failed)])
-    else:
-        _undo(table, rollback, completion, failed, list(_log_requests(table, failed)))
+    if any(i.requested == failed for i in table.timeline):
+        _undo(table, rollback if table.config.version >= 8 else f"{rollback}{ROLLBACK_SUFFIX}", completion, failed)
 
 
-def _undo(
-    table: MetadataTable, at: str, completion: str | None, failed: str, requests: Sequence[RollbackRequest]
-) -> None:
+def roll_back_pending(table: MetadataTable, at: str, completion: str | None, failed: str) -> None:
+    """Roll the pending delta commit at ``failed`` back in the metadata table alone, at an instant of its own (rule 7).
+
+    ``at`` is later than every time on both timelines, unless this rollback was begun before, and so is ``completion``,
+    from table version 8 on.
+    """
+    _undo(table, at, completion, failed)
+
+
+def _undo(table: MetadataTable, at: str, completion: str | None, failed: str) -> None:
+    requests = (
+        [_command_request(p, onto) for p, onto in _slices_with(table, failed)]
+        if table.config.version < 8
+        else list(_log_requests(table, failed))
+    )
     deltas = [i for i in table.timeline if i.requested == failed]
     plan = RollbackPlan(failed, "deltacommit", tuple(requests))
     names = [instant_file_name(at, "rollback", state) for state in (State.REQUESTED, State.INFLIGHT)]

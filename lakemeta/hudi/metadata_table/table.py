@@ -8,9 +8,10 @@ Rules of this module:
 2. A data action at instant T is one delta commit at the same T. Readers count it only once T completes on
 the data
    timeline, so the order is: request T on the data table, delete files, commit here, complete T.
-3. Within a commit: requested, inflight, log files, completed; each created, never replaced. 4. A delta
-commit at T that did not complete is what a crash left of this very clean. Nobody counts its blocks; it is
-   removed and written again.
+3. Within a commit: requested, inflight, log files, completed; each created, never replaced.
+4. A delta commit at T while the clean at T is pending is what a crash left of this very clean. Nobody counts its
+   blocks, not even if it completed; unless it did and says what it must, it is removed and written again. Those of
+   other pending cleans are left alone: these are told again, too.
 5. After the commit the cleaned partitions are read back, and must have what was intended.
 
 The caller holds the table's lock, or is the only writer.
@@ -23,7 +24,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta import avro
-from lakemeta.errors import CorruptMetadataError, PathNotFoundError, StorageError, UnsupportedFeatureError
+from lakemeta.errors import (
+    CorruptMetadataError,
+    PathNotFoundError,
+    StalePlanError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from lakemeta.hudi.doors import metadata_door
 from lakemeta.hudi.filenames import parse_log_file
 from lakemeta.hudi.logfile import read_blocks
@@ -50,6 +57,7 @@ from lakemeta.hudi.metadata_table.update import (
     with_dropped_files,
 )
 from lakemeta.hudi.properties import parse_properties
+from lakemeta.hudi.rollback import decode_rollback_plan
 from lakemeta.hudi.timeline import State, Timeline, instant_file_name, parse_instant
 
 if TYPE_CHECKING:
@@ -57,9 +65,14 @@ if TYPE_CHECKING:
 
     from lakemeta.hudi.metadata_table.update import Left
     from lakemeta.hudi.properties import TableConfig
+    from lakemeta.hudi.timeline import Instant
     from lakemeta.storage import Storage
 
 BASE_PATH: Final = ".hoodie/metadata"
+DROP_ADVICE: Final = (
+    "take the table off its metadata table with: lakemeta clean {} --drop-metadata-table; "
+    "the next Hudi writer builds it anew"
+)
 _READABLE_WHEN_PENDING: Final = ("deltacommit", "clean", "rollback")
 
 
@@ -110,7 +123,8 @@ class MetadataTable:
         unfinished = [i for i in timeline.pending if i.action not in _READABLE_WHEN_PENDING]
         if unfinished:
             raise UnsupportedFeatureError(
-                f"the metadata table has the pending action {unfinished[0]}; let a Hudi writer finish it first"
+                f"the metadata table has the pending action {unfinished[0]}; let a Hudi writer finish it first, or "
+                + DROP_ADVICE.format(root)
             )
         rolled_back = frozenset(_rolled_back(storage, f"{root}/{config.timeline_folder}", data, timeline))
         return cls(storage, root, config, data, timeline, rolled_back)
@@ -145,19 +159,44 @@ class MetadataTable:
         base_path = None if group.base_file is None else f"{self.path}/{FILES}/{group.base_file}"
         return FilesPartition.open(self.storage, base_path, logs)
 
-    def check_writable(self, *own: str) -> None:
-        """Raise UnsupportedFeatureError unless an action may be written here, whose own instants are ``own``."""
+    def check_indexed(self) -> None:
+        """Raise UnsupportedFeatureError while an index is being built, which every action has to be told of."""
         if self.config.metadata_partitions_inflight:
             raise UnsupportedFeatureError(
                 f"{self.root} is building the index {self.config.metadata_partitions_inflight[0]} in its metadata "
-                "table; let the indexer finish, then try again"
+                f"table; let the indexer finish, then try again, or {DROP_ADVICE.format(self.root)}"
             )
-        others = [i for i in self.timeline.pending if i.requested not in own]
+
+    def blocking(self, *own: str) -> tuple[Instant, ...]:
+        """What is pending and not ``own``. Pending cleans of the data table block nothing: they are told again."""
+        told_again = {i.requested for i in self.data.cleans.pending}
+        return tuple(i for i in self.timeline.pending if i.requested not in told_again and i.requested not in own)
+
+    def check_writable(self, *own: str) -> None:
+        """Raise UnsupportedFeatureError unless an action may be written here, whose own instants are ``own``."""
+        self.check_indexed()
+        others = self.blocking(*own)
         if others:
             raise UnsupportedFeatureError(
-                f"the metadata table has the pending {others[0]} of a writer that died or is at work; if it died, roll "
-                "back with lakemeta or let a Hudi writer do that, then try again"
+                f"the metadata table has the pending {others[0]} of a writer that died or is at work; "
+                f"lakemeta doctor {self.root} says which, and what to do"
             )
+
+    def check_readable(self) -> None:
+        """Raise what reading and writing it for a clean would raise, as far as that can be told at little cost."""
+        self.precedent("")
+        self.files()
+        for partition in filter(has_records_of_files, self.partitions):
+            self.slices(partition)
+
+    def pending_rollback_of(self, instant: str) -> str | None:
+        """The rollback that was begun here, and not on the data table, of the delta commit at ``instant``."""
+        for rollback in self.timeline.pending.of_actions("rollback"):
+            path = f"{self.timeline_path}/{instant_file_name(rollback.requested, 'rollback', State.REQUESTED)}"
+            content = self.storage.read(path)
+            if content and decode_rollback_plan(content, path).instant == instant:
+                return rollback.requested
+        return None
 
     def prepare_clean(self, instant: str, cleaned: Iterable[CleanedPartition], now_ms: int) -> PreparedClean:
         """Everything that telling the metadata table of a clean needs to read, and the bytes to write.
@@ -193,17 +232,25 @@ class MetadataTable:
 
         ``completion`` is the completion time of the delta commit, from table version 8 on: later than every
         time on both timelines, and earlier than the completion of the clean itself. If the delta commit is
-        there already, it is only checked. Raises CorruptMetadataError if the metadata table does not say
-        what was intended: then the clean must not be completed, and the next writer will do it again.
+        there already and says what it must, nothing is written. Raises CorruptMetadataError if the metadata
+        table does not say what was intended: then the clean must not be completed.
         """
-        self._commit(prepared.instant, prepared.files, prepared.precedent, completion)
-        after = attrs.evolve(self, timeline=_load_timeline(self.storage, self.timeline_path))
-        files = after.files(assume_completed=prepared.instant)
-        if left_now(files, prepared.cleaned) != prepared.left:
+        if any(i.completed for i in self._at(prepared.instant)) and self._says(prepared):
+            return
+        self._forget(prepared.instant)
+        self._write(prepared.instant, prepared.files, prepared.precedent, completion)
+        if not self._says(prepared):
             raise CorruptMetadataError(
-                f"the metadata table {self.path} does not list what clean {prepared.instant} left; it stays pending, "
-                "let a Hudi writer execute it"
+                f"the metadata table {self.path} does not list what clean {prepared.instant} left, so that stays "
+                f"pending; {DROP_ADVICE.format(self.root)}"
             )
+
+    def _says(self, prepared: PreparedClean) -> bool:
+        after = attrs.evolve(self, timeline=_load_timeline(self.storage, self.timeline_path))
+        return left_now(after.files(assume_completed=prepared.instant), prepared.cleaned) == prepared.left
+
+    def _at(self, instant: str) -> list[Instant]:
+        return [i for i in self.timeline if i.requested == instant and i.action == "deltacommit"]
 
     @property
     def timeline_path(self) -> str:
@@ -214,22 +261,15 @@ class MetadataTable:
         """Write a delta commit at ``instant`` with one update or none, unless it is there already (version 6)."""
         precedent = self.precedent(instant)
         updates = [] if update is None else [(update, self.slices(FILES)[0])]
-        self._commit(instant, self._encode(updates, instant, precedent, now_ms), precedent, None)
+        if not any(i.completed for i in self._at(instant)):
+            self._forget(instant)
+            self._write(instant, self._encode(updates, instant, precedent, now_ms), precedent, None)
 
     def _encode(
         self, updates: Iterable[tuple[GroupUpdate, Slice]], instant: str, precedent: Precedent, now_ms: int
     ) -> tuple[NewLogFile, ...]:
         schema, version = precedent.record_schema, self.config.version
         return tuple(new_log_file(u, s, instant, version, u.encode(schema, instant, now_ms)) for u, s in updates)
-
-    def _commit(
-        self, instant: str, files: tuple[NewLogFile, ...], precedent: Precedent, completion: str | None
-    ) -> None:
-        at = [i for i in self.timeline if i.requested == instant and i.action == "deltacommit"]
-        if not any(i.completed for i in at):
-            if at:
-                self._forget(instant)
-            self._write(instant, files, precedent, completion)
 
     def _seen(self) -> tuple[TableConfig, Timeline, Validity]:
         return self.config, self.timeline, self._validity()
@@ -303,11 +343,20 @@ class MetadataTable:
         create(f"{self.timeline_path}/{instant_file_name(instant, 'deltacommit', State.COMPLETED, completion)}", done)
 
     def _forget(self, instant: str) -> None:
-        """Remove what a crash left of the delta commit at ``instant``: its log files, then its instant (rule 4)."""
-        mine = [path for partition in self.partitions for path in self.log_files_of(partition, instant)]
-        self.delete(mine)
-        for state in (State.INFLIGHT, State.REQUESTED):
-            self.delete([f"{self.timeline_path}/{instant_file_name(instant, 'deltacommit', state)}"])
+        """Remove what a crash left of the delta commit at ``instant``: its log files, then its instant (rule 4).
+
+        A completed one goes first of all, for then nobody counts its log files.
+        """
+        mine = [i for i in _list_instants(self.storage, self.timeline_path) if i.requested == instant]
+        deltas = sorted((i for i in mine if i.action == "deltacommit"), key=lambda i: i.state, reverse=True)
+        if any(i.completed for i in deltas) and not any(i.completed for i in self._at(instant)):
+            raise StalePlanError(f"{deltas[0]} was written to the metadata table by somebody else; look at it again")
+        if not deltas:
+            return
+        self.delete([f"{self.timeline_path}/{i.file_name}" for i in deltas if i.completed])
+        self.delete([path for partition in self.partitions for path in self.log_files_of(partition, instant)])
+        for delta in (i for i in deltas if not i.completed):
+            self.delete([f"{self.timeline_path}/{delta.file_name}"])
 
     def log_files_of(self, partition: str, instant: str) -> Iterator[str]:
         """The paths of the log files that one delta commit wrote into a partition."""
@@ -350,8 +399,12 @@ def _check_version(storage: Storage, path: str, config: TableConfig) -> None:
 
 
 def _load_timeline(storage: Storage, path: str) -> Timeline:
+    return Timeline.of(_list_instants(storage, path))
+
+
+def _list_instants(storage: Storage, path: str) -> list[Instant]:
     entries = (parse_instant(e.name, e.size) for e in storage.list_dir(path) if not e.is_dir)
-    return Timeline.of(instant for instant in entries if instant is not None)
+    return [instant for instant in entries if instant is not None]
 
 
 def _rolled_back(storage: Storage, folder: str, data: Timeline, timeline: Timeline) -> Iterator[str]:
