@@ -27,8 +27,7 @@ from lakemeta.iceberg.catalog import LoadedTable
 from lakemeta.iceberg.doors import metadata_door
 from lakemeta.iceberg.locations import same_location
 from lakemeta.iceberg.metadata_json import dump_metadata, load_metadata
-from lakemeta.iceberg.properties import bool_property
-from lakemeta.paths import inside
+from lakemeta.iceberg.old_metadata import files_to_delete
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.metadata import TableMetadata
@@ -69,7 +68,10 @@ class HadoopTableOperations:
         return f"{self.current().metadata.location.rstrip('/')}/metadata/{name}"
 
     def check_writable(self) -> None:
-        """Raise UnsupportedFeatureError if the table lies elsewhere than its metadata says."""
+        """Raise UnsupportedFeatureError if the table lies elsewhere than its metadata says.
+
+        Raises CorruptMetadataError if commits are to delete what no metadata file of the table is.
+        """
         metadata = self.current().metadata
         if not same_location(metadata.location, self.storage.url(self.root)):
             raise UnsupportedFeatureError(
@@ -80,12 +82,13 @@ class HadoopTableOperations:
                 f"the table at {metadata.location} sets write.metadata.path, which a table without a catalog cannot "
                 f"follow; unset it or commit through the table's catalog"
             )
+        files_to_delete(metadata, metadata, self._folder, self.current().version)  # or the commit would be refused
 
     def commit(self, base: LoadedTable, new: TableMetadata) -> None:
         """Create the next version, then move the hint and remove metadata files that left the log.
 
         Raises CommitConflictError if somebody else created that version, CommitStateUnknownError if the
-        storage failed and the version may be there.
+        storage failed and the version may be there, CorruptMetadataError as :func:`files_to_delete`.
         """
         if self._loaded is None or base.location != self._loaded.location:
             raise CommitConflictError(f"cannot commit to {new.location}: the change is based on an older version")
@@ -94,10 +97,11 @@ class HadoopTableOperations:
         if self._find(version) is not None:
             raise CommitConflictError(f"version {version} of {new.location} exists already")
         path = self._path(f"v{version}{_extension(codec)}")
+        old = files_to_delete(base.metadata, new, self._folder, base.version)
         self._create(path, dump_metadata(new, compress=codec == "gzip"))
         self._loaded = None
         self._write_hint(version)
-        self._remove_old_metadata(base.metadata, new)
+        self._remove_old_metadata(old)
 
     def _create(self, path: str, data: bytes) -> None:
         """Create a version. After a failure the file itself says whether it was ours that arrived."""
@@ -125,14 +129,14 @@ class HadoopTableOperations:
         except StorageError as error:
             _log.warning("version %d is committed, but %s could not be moved to it: %s", version, HINT, error)
 
-    def _remove_old_metadata(self, base: TableMetadata, new: TableMetadata) -> None:
-        """Remove files that left the metadata log, if the table asks for it (CatalogUtil)."""
-        if not bool_property(new.properties, "write.metadata.delete-after-commit.enabled", False):
-            return
-        kept = {entry.metadata_file for entry in new.metadata_log}
-        gone = [entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept]
+    @property
+    def _folder(self) -> str:
+        """The URL of the directory of the metadata files."""
+        return f"{self.storage.url(self.root)}/metadata"
+
+    def _remove_old_metadata(self, paths: list[str]) -> None:
+        """Remove metadata files; the commit has happened, so what stays is told and nothing more."""
         try:
-            paths = [inside(f"{self.storage.url(self.root)}/metadata", file) for file in gone]
             outcomes = metadata_door(self.storage, self._path("")).delete_files(paths)
         except LakemetaError as error:
             _log.warning("the commit is done, but old metadata files could not be removed: %s", error)

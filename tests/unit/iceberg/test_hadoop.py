@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 
+import attrs
 import pytest
 from faults import WrappedStorage
 from iceberg_tables import SmallTable, create_table
@@ -16,6 +17,8 @@ from lakemeta.errors import (
     UnsupportedFeatureError,
 )
 from lakemeta.iceberg.hadoop import HadoopTableOperations
+from lakemeta.iceberg.metadata import MetadataLogEntry
+from lakemeta.iceberg.metadata_json import dump_metadata
 from lakemeta.storage import LocalStorage
 
 
@@ -149,25 +152,59 @@ def test_old_metadata_files_go_if_the_table_says_so(tmp_path):
     assert names == ["v4.metadata.json", "v5.metadata.json", "v6.metadata.json"]
 
 
-def test_metadata_files_outside_the_table_are_never_removed(tmp_path):
-    """A metadata log that names a file elsewhere does not get it deleted; the commit stands."""
-    import attrs
-
-    from lakemeta.iceberg.metadata import MetadataLogEntry
-
-    outside = tmp_path / "precious.json"
-    outside.write_text("x")
+@pytest.mark.parametrize(
+    "named",
+    [
+        "/etc/precious.json",
+        "{root}/../precious/v1.metadata.json",
+        "{root}/metadata/../data/v1.metadata.json",
+        "{root}/metadata/deep/v1.metadata.json",
+        "{root}/metadata/snap-1-1-x.avro",
+        "{root}/metadata/version-hint.text",
+        "{root}/metadata/v2.metadata.json",
+        "{root}/metadata/v3.metadata.json",
+        "{root}/metadata/vx.metadata.json",
+        "{root}/metadata/",
+        "s3://bucket/t/metadata/v1.metadata.json",
+        "",
+    ],
+)
+def test_a_metadata_log_of_other_files_is_refused(tmp_path, named):
+    """Only earlier metadata files of the table itself can be deleted: any other name refuses the commit, early too."""
     table = create_table(LocalStorage(), str(tmp_path / "t"))
     base = table.operations.current()
-    log = (MetadataLogEntry(1, str(outside)),)
+    log = (MetadataLogEntry(1, named.format(root=base.metadata.location)), *base.metadata.metadata_log)
+    properties = {"write.metadata.delete-after-commit.enabled": "true"}
     table.operations.commit(base, attrs.evolve(base.metadata, metadata_log=log))
     base = table.operations.refresh()
-    gone = attrs.evolve(
-        base.metadata, metadata_log=(), properties={"write.metadata.delete-after-commit.enabled": "true"}
+    table.operations.check_writable()
+    asking = attrs.evolve(base.metadata, metadata_log=(), properties=properties)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(CorruptMetadataError, match=r"no earlier metadata file of it.*set that property to false"):
+        table.operations.commit(base, asking)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    (tmp_path / "t/metadata/v3.metadata.json").write_bytes(
+        dump_metadata(attrs.evolve(base.metadata, properties=properties))
     )
-    table.operations.commit(base, gone)
-    assert outside.exists()
-    assert table.operations.refresh().version == 3
+    table.operations.refresh()
+    if named != "{root}/metadata/v2.metadata.json":  # which is an earlier one by now
+        with pytest.raises(CorruptMetadataError, match="no earlier metadata file"):
+            table.operations.check_writable()
+
+
+def test_metadata_files_from_a_catalog_may_go(tmp_path):
+    """A table that a catalog once kept has names of its own in its log, in any spelling of the table's place."""
+    root = tmp_path / "t"
+    table = create_table(LocalStorage(), str(root))
+    old = root / "metadata" / "00003-0b0b0b0b-0000-4000-8000-000000000000.gz.metadata.json"
+    old.write_text("{}")
+    base = table.operations.current()
+    properties = {"write.metadata.delete-after-commit.enabled": "true"}
+    new = attrs.evolve(base.metadata, metadata_log=(MetadataLogEntry(1, f"file://{old}"),), properties=properties)
+    table.operations.commit(base, new)
+    base = table.operations.refresh()
+    table.operations.commit(base, attrs.evolve(base.metadata, metadata_log=()))
+    assert not old.exists()
 
 
 def test_a_moved_table_takes_no_commits(tmp_path):
