@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakemeta import thrift
 from lakemeta.errors import UnsupportedFeatureError
+from lakemeta.parquet_encodings import Encodings
 from lakemeta.parquet_footer import (
     ColumnStats,
     FileStats,
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"PAR1"
 BUNDLES: Final = 4  # column bundles a row group: more keep cores busy at its end, fewer cost less
-_DICTIONARY_BYTES: Final = 1024 * 1024  # pyarrow's default limit
-_SAMPLES: Final = 16
-_SAMPLE_ROWS: Final = 1024
 
 
 @attrs.frozen
@@ -136,6 +133,7 @@ class ParquetWriter:
         self._footer = thrift.loads(_footer(_empty_file(schema, self._settings)))
         self._leaves = leaf_columns(self._footer)
         self._settings = _settings(options, [".".join(leaf.path) for leaf in self._leaves])
+        self._encodings = Encodings(self._leaves, options)
         self._pending: deque[_RowGroup] = deque()
         self._groups: list[thrift.Struct] = []
         self._pages: list[tuple[thrift.Struct, PageIndex]] = []
@@ -185,9 +183,9 @@ class ParquetWriter:
 
     def _submit(self, bundle: pa.Table) -> Future[_Piece]:
         if self._pool is not None:
-            return self._pool.submit(_encode, bundle, self._settings)
+            return self._pool.submit(_encode, bundle, self._settings, self._encodings)
         done: Future[_Piece] = Future()
-        done.set_result(_encode(bundle, self._settings))
+        done.set_result(_encode(bundle, self._settings, self._encodings))
         return done
 
     def _join(self, encoding: _RowGroup) -> None:
@@ -233,8 +231,8 @@ def _bundles(table: pa.Table) -> list[pa.Table]:
     return [table.select(sorted(indices)) for indices in names if indices]
 
 
-def _encode(table: pa.Table, settings: Mapping[str, Any]) -> _Piece:
-    data = _encode_table(table, settings)
+def _encode(table: pa.Table, settings: Mapping[str, Any], encodings: Encodings) -> _Piece:
+    data = _encode_table(table, {**settings, **encodings.of(table)})
     (group,) = row_groups(thrift.loads(_footer(data)))
     return _Piece({path: _chunk(data, entry) for path, entry in column_chunks(group)}, look_at(table, group))
 
@@ -259,26 +257,10 @@ def _encode_table(table: pa.Table, settings: Mapping[str, Any]) -> memoryview:
         names = set(table.column_names)
         mine = {path: value for path, value in blooms.items() if path.partition(".")[0] in names}
         settings["bloom_filter_options"] = mine or None
-    if paths := settings.get("use_dictionary"):
-        limit = settings["dictionary_pagesize_limit"] or _DICTIONARY_BYTES
-        without = {name for name in table.column_names if _outgrows_dictionary(table.column(name), limit)}
-        settings["use_dictionary"] = [path for path in paths if path not in without]
     with pq.ParquetWriter(sink, table.schema, **settings) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
     return memoryview(sink.getvalue())
-
-
-def _outgrows_dictionary(column: pa.ChunkedArray, limit: int) -> bool:
-    """True if a dictionary would be built only to be given up: rows from all over the column are all different."""
-    if pa.types.is_nested(column.type) or column.nbytes <= limit:
-        return False
-    step = len(column) // _SAMPLES
-    samples = [chunk for i in range(_SAMPLES) for chunk in column.slice(i * step, min(step, _SAMPLE_ROWS)).chunks]
-    sample = pa.chunked_array(samples, column.type)
-    values: int = len(sample) - sample.null_count
-    distinct: int = pc.count_distinct(sample, mode="only_valid").as_py()
-    return 0 < values == distinct
 
 
 def _settings(options: WriteOptions, leaves: Sequence[str]) -> dict[str, Any]:
@@ -293,8 +275,6 @@ def _settings(options: WriteOptions, leaves: Sequence[str]) -> dict[str, Any]:
         "write_page_index": True,
         "store_decimal_as_integer": True,
     }
-    if leaves:
-        settings["use_dictionary"] = [path for path in leaves if path not in options.plain_columns]
     if options.columns_without_statistics and leaves:
         settings["write_statistics"] = [p for p in leaves if p not in options.columns_without_statistics]
     newer = {"max_rows_per_page": options.page_rows, "bloom_filter_options": dict(options.bloom_filters) or None}

@@ -93,12 +93,16 @@ class FileStats:
 
 @attrs.frozen
 class Leaf:
-    """One leaf column of a schema; ``order`` turns a statistic into a value that compares right."""
+    """One leaf column of a schema; ``order`` turns a statistic into a value that compares right.
+
+    ``kind`` is its physical type's number in parquet.thrift, ``length`` that of values of a fixed length.
+    """
 
     path: tuple[str, ...]
     field_id: int | None
     kind: int
     decimal: bool
+    length: int = 0
 
     def order(self, data: bytes) -> Any:
         """What to compare a lower or upper bound by."""
@@ -140,7 +144,8 @@ def leaf_columns(footer: thrift.Struct) -> list[Leaf]:
                 visit(name)
         else:
             field_id = element[9][1] if 9 in element else None
-            leaves.append(Leaf(name[1:], field_id, element[_TYPE][1], element.get(6, (0, None))[1] == 5))
+            decimal, length = element.get(6, (0, None))[1] == 5, element.get(2, (0, 0))[1]
+            leaves.append(Leaf(name[1:], field_id, element[_TYPE][1], decimal, length))
 
     visit(())
     return leaves

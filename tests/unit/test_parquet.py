@@ -226,7 +226,7 @@ def test_options_reach_the_encoder() -> None:
     options = WriteOptions(
         codec="gzip", level=1, plain_columns=frozenset({"b"}), bloom_filters={"a": {"ndv": 100, "fpp": 0.01}}
     )
-    data, _ = write([pa.table({"a": [1, 2], "b": [3, 3], "c": ["x", "x"]})] * 2, options)
+    data, _ = write([pa.table({"a": [1, 2] * 9, "b": [3, 3] * 9, "c": ["x", "x"] * 9})] * 2, options)
     for group in range(2):
         a, b, c = (pq.read_metadata(io.BytesIO(data)).row_group(group).column(i) for i in range(3))
         assert {a.compression, b.compression, c.compression} == {"GZIP"}
@@ -302,17 +302,3 @@ def test_batches_come_in_order_and_by_column() -> None:
         assert [name for batch in batches for name in batch.schema.names] == ["id"] * len(batches)
         ids = [value for batch in batches for value in batch.column(0).to_pylist()]
         assert ids == [row(n)["id"] for n in range(60)]
-
-
-def test_no_dictionary_is_begun_that_would_be_given_up() -> None:
-    """A column of nothing but different values has no dictionary; one with repetitions far apart has one."""
-    rows = 40_000
-    table = pa.table(
-        [pa.array(range(rows)), pa.array([n % 9000 for n in range(rows)]), pa.array(map(str, range(rows)))],
-        schema=pa.schema([field("unique", pa.int64(), 1), field("again", pa.int64(), 2), field("s", pa.string(), 3)]),
-    )
-    data, _ = write([table], WriteOptions(dictionary_bytes=100_000))
-    group = open_parquet(data).metadata.row_group(0)
-    used = ["RLE_DICTIONARY" in group.column(i).encodings for i in range(3)]
-    assert used == [False, True, False]
-    assert pq.read_table(io.BytesIO(data)).equals(table)
