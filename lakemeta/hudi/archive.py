@@ -185,7 +185,7 @@ def _parquet_instants(name: str, data: bytes, metadata: bool) -> Iterator[Archiv
             raise CorruptMetadataError(f"{name} has no column {min(missing)}; it is no archived timeline")
         rows = table.to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise CorruptMetadataError(f"{name} is not a readable Parquet file: {error}") from error
+        raise CorruptMetadataError(f"{name} is not a readable Parquet file: {' '.join(str(error).split())}") from error
     for row in rows:
         requested, completion, action = row["instantTime"], row["completionTime"], row["action"]
         if not (requested and completion and action):

@@ -14,7 +14,7 @@ Rules of this module (``CleanPlanActionExecutor``, ``CleanPlanner``, ``CleanerUt
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import attrs
@@ -35,6 +35,17 @@ _INSERTS_AND_UPSERTS = frozenset(
 def format_instant(moment: datetime, zone: tzinfo) -> str:
     """A moment as an instant time: 17 digits, down to ms, in the timeline's timezone."""
     return moment.astimezone(zone).strftime("%Y%m%d%H%M%S%f")[:17]
+
+
+def moment_of(instant: str, zone: tzinfo) -> datetime | None:
+    """The moment of an instant time, down to ms; None for one that is no time, as writers give what has no time."""
+    digits = instant[:17].ljust(17, "0")
+    parts = (int(digits[start:end]) for start, end in pairwise((0, 4, 6, 8, 10, 12, 14, 17)))
+    year, month, day, hour, minute, second, millis = parts
+    try:
+        return datetime(year, month, day, hour, minute, second, millis * 1000, zone)
+    except ValueError:
+        return None
 
 
 def hours_before(now: datetime, hours: int, zone: tzinfo) -> str:

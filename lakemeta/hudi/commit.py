@@ -12,13 +12,13 @@ Rules of this module:
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import MAXYEAR, UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import PathExistsError, StalePlanError, StorageError
-from lakemeta.hudi.boundary import format_instant
+from lakemeta.errors import CorruptMetadataError, PathExistsError, StalePlanError, StorageError
+from lakemeta.hudi.boundary import format_instant, moment_of
 from lakemeta.hudi.doors import metadata_door
 from lakemeta.hudi.timeline import Instant, State, instant_file_name, parse_instant
 
@@ -35,12 +35,19 @@ def utc_now() -> datetime:
 
 
 def next_instant(newest: str, now: datetime, zone: tzinfo) -> str:
-    """An instant time for ``now``, moved after ``newest`` (the newest time on the timeline) if it is not."""
+    """An instant time for ``now``, moved after ``newest`` (the newest time on the timeline) if it is not.
+
+    Raises CorruptMetadataError if nothing can come after that.
+    """
     instant = format_instant(now, zone)
     if instant > newest:
         return instant
-    following = datetime.strptime(newest[:17].ljust(17, "9"), "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1)
-    return following.strftime("%Y%m%d%H%M%S%f")[:17]
+    last = moment_of(newest.ljust(17, "9"), zone)
+    if last is None or last.year == MAXYEAR:
+        raise CorruptMetadataError(
+            f"no instant can follow {newest}, the newest on the timeline, which is no time; find out who wrote it"
+        )
+    return (last.replace(tzinfo=None) + timedelta(milliseconds=1)).strftime("%Y%m%d%H%M%S%f")[:17]
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ import attrs
 
 from lakemeta.finding import Finding, examples
 from lakemeta.hudi import clean
-from lakemeta.hudi.boundary import epoch_ms
+from lakemeta.hudi.boundary import epoch_ms, moment_of
 from lakemeta.hudi.decision import decide
 from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.filenames import parse_base_file
@@ -259,8 +259,8 @@ def _files_of(patient: _Patient, instant: str) -> list[FileRow]:
 
 
 def _age(patient: _Patient, instant: Instant) -> str:
-    begun = datetime.strptime(instant.requested[:14], "%Y%m%d%H%M%S").replace(tzinfo=patient.zone)
-    return _words(patient.now - begun)
+    begun = moment_of(instant.requested, patient.zone)
+    return "a time that its name does not tell" if begun is None else _words(patient.now - begun)
 
 
 def _words(age: timedelta) -> str:

@@ -268,18 +268,27 @@ def _markers(place: Place, instant: str) -> list[Marker] | None:
     except PathNotFoundError:
         return None
     names = {entry.name for entry in entries if not entry.is_dir}
-    kind = place.storage.read(f"{folder}/{_MARKER_TYPE}").decode().strip() if _MARKER_TYPE in names else "DIRECT"
+    kind = _text(place, f"{folder}/{_MARKER_TYPE}").strip() if _MARKER_TYPE in names else "DIRECT"
     if kind == "DIRECT":
         paths = (entry.path[len(folder) + 1 :] for entry in place.storage.walk(folder))
         return [parse_marker(path, folder) for path in sorted(paths) if path != _MARKER_TYPE]
     if kind != "TIMELINE_SERVER_BASED":
         raise UnsupportedFeatureError(
-            f"{folder}/{_MARKER_TYPE} says {kind!r}, which is no kind of markers that lakemeta knows; roll back with "
-            "hoodie.rollback.using.markers=false"
+            f"{folder}/{_MARKER_TYPE} says {kind[:60]!r}, which is no kind of markers that lakemeta knows; roll back "
+            "with hoodie.rollback.using.markers=false"
         )
     files = sorted(name for name in names if name.startswith("MARKERS") and name != _MARKER_TYPE)
-    lines = (line for name in files for line in place.storage.read(f"{folder}/{name}").decode().splitlines())
+    lines = (line for name in files for line in _text(place, f"{folder}/{name}").splitlines())
     return [parse_marker(line, folder) for line in lines if line]
+
+
+def _text(place: Place, path: str) -> str:
+    try:
+        return place.storage.read(path).decode()
+    except UnicodeDecodeError as error:
+        raise CorruptMetadataError(
+            f"{path} is no text ({error}); roll back with hoodie.rollback.using.markers=false"
+        ) from error
 
 
 def _list(place: Place, partitions: Iterable[str], executor: Executor) -> _Listed:

@@ -21,6 +21,7 @@ from lakemeta.iceberg.manifest import (
     ManifestFile,
     PartitionFieldSummary,
 )
+from lakemeta.iceberg.manifest_check import check_entry_schema, check_list_schema
 from lakemeta.iceberg.manifest_entries import LISTS, MAPS, OTHERS, EntryLayout
 from lakemeta.iceberg.manifest_schema import as_encoded, avro_name, avro_record, has_fixed, manifest_list_type
 from lakemeta.iceberg.schema import Schema, schema_to_json
@@ -42,9 +43,11 @@ def read_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
     Raises CorruptMetadataError, and UnsupportedFeatureError for encrypted manifests.
     """
     schema, records = avro.read_container(data, path)
-    names = [(f["name"], _LIST_NAMES[i]) for f in schema["fields"] if (i := f.get("field-id")) in _LIST_NAMES]
+    ids = {f["name"]: i for f in schema["fields"] if isinstance(i := f.get("field-id"), int)}
+    names = {name: _LIST_NAMES[i] for name, i in ids.items() if i in _LIST_NAMES}
+    check_list_schema(schema, names, _format_version(data, path), path)
     try:
-        manifests = [_manifest_file({ours: record[theirs] for theirs, ours in names}) for record in records]
+        manifests = [_manifest_file({ours: record[name] for name, ours in names.items()}) for record in records]
     except (TypeError, ValueError, KeyError) as error:
         raise CorruptMetadataError(f"{path} is not a manifest list: {error}") from error
     for manifest in manifests:
@@ -59,9 +62,9 @@ def read_manifest(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> l
     ``spec`` is the partition spec the manifest list names for it. Raises CorruptMetadataError.
     """
     path = manifest.manifest_path
-    check_format_version(data, path)
     try:
         schema, records = _records(data, path)
+        check_header(data, schema, manifest)
         partition = partition_reader(schema, spec)
         inherited = Inheritance(manifest)
         return [_entry(record, spec.spec_id, partition, inherited) for record in records]
@@ -99,11 +102,21 @@ def _fits(partition: avro.Schema, values_by_name: Mapping[str, Any]) -> bool:
     return True
 
 
-def check_format_version(data: bytes, path: str) -> None:
-    """Raise UnsupportedFeatureError if a manifest says it is of a format version after 3."""
+def check_header(data: bytes, schema: avro.Schema, manifest: ManifestFile) -> None:
+    """Raise CorruptMetadataError if a manifest of this schema lacks a field, or has one of a strange type.
+
+    Raises UnsupportedFeatureError if it says it is of a format version after 3.
+    """
+    path = manifest.manifest_path
+    check_entry_schema(schema, _format_version(data, path), path, deletes=manifest.is_deletes)
+
+
+def _format_version(data: bytes, path: str) -> int:
     version = avro.container_metadata(data, path).get("format-version", b"1").decode("ascii", "replace")
     if version not in ("1", "2", "3"):
-        raise UnsupportedFeatureError(f"{path} has format version {version}; lakemeta handles 1, 2 and 3")
+        found = " ".join(version[:20].split())
+        raise UnsupportedFeatureError(f"{path} has format version {found}; lakemeta handles 1, 2 and 3")
+    return int(version)
 
 
 def write_manifest_list(

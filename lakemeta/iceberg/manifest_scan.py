@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileContent, Inheritance, ManifestEntry, ManifestFile
-from lakemeta.iceberg.manifest_codec import check_format_version, partition_reader, read_manifest
+from lakemeta.iceberg.manifest_codec import check_header, partition_reader, read_manifest
 from lakemeta.iceberg.types import Value
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def scan(
 
     Any of ``UNFAMILIAR`` may be raised, sooner or later.
     """
-    check_format_version(data, manifest.manifest_path)
     schema, blocks = avro.read_blocks(data, manifest.manifest_path)
+    check_header(data, schema, manifest)
     names, steps = _layout(json.dumps(schema), bool(metrics))
     entry = _entry_maker(names, _partitions(schema, spec), manifest, spec, metrics)
     return names, ((entry(row), row, raw) for count, block in blocks for row, raw in _rows(count, block, steps))
