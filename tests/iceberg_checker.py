@@ -19,6 +19,7 @@ from typing import Any
 
 import fastavro
 import pyarrow.parquet as pq
+from pyarrow import orc
 
 ROW_ID, ROW_SEQUENCE = 2147483540, 2147483539
 PATH_ID, POSITION_ID = 2147483546, 2147483545
@@ -122,6 +123,11 @@ class TableState:
             reader = fastavro.reader(io.BytesIO(data))
             ids = {f["name"]: f["field-id"] for f in reader.writer_schema["fields"]}
             yield from ({ids[name]: value for name, value in row.items()} for row in reader)
+            return
+        if file["file_format"].upper() == "ORC":  # flat columns
+            found = orc.ORCFile(io.BytesIO(data)).read()
+            ids = {f.name: int(f.metadata[b"iceberg.id"]) for f in found.schema}
+            yield from ({ids[name]: value for name, value in row.items()} for row in found.to_pylist())
             return
         assert file["file_format"].upper() == "PARQUET", file["file_format"]
         table = pq.read_table(io.BytesIO(data))

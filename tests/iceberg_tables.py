@@ -11,8 +11,10 @@ import uuid
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import orc
 
 from lakemeta.iceberg.commit import Surroundings, commit
 from lakemeta.iceberg.hadoop import HadoopTableOperations
@@ -195,4 +197,17 @@ def _parquet(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, pa.Da
     arrays = [pa.array([row[i] for row in rows], kind) for i, (_, kind, _) in enumerate(columns)]
     out = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), out, store_schema=False)
+    return out.getvalue()
+
+
+def encoded(kind: str, data: pa.Table) -> bytes:
+    """The rows of a small table in another format (orc, avro), with field ids."""
+    out = io.BytesIO()
+    if kind == "orc":
+        fields = [f.with_metadata({"iceberg.id": f.metadata[b"PARQUET:field_id"].decode()}) for f in data.schema]
+        orc.write_table(data.cast(pa.schema(fields)), out)
+        return out.getvalue()
+    types = zip(data.schema, ("long", "string", "double"), strict=True)
+    columns = [{"name": f.name, "type": ["null", t], "field-id": i} for i, (f, t) in enumerate(types, 1)]
+    fastavro.writer(out, {"type": "record", "name": "r", "fields": columns}, data.to_pylist())
     return out.getvalue()

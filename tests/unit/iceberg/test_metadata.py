@@ -27,6 +27,14 @@ def test_what_iceberg_writes_comes_back_equal(name: str, tmp_path: Any) -> None:
             assert list(written) == list(recorded)
 
 
+def column(number: int, name: str) -> dict[str, Any]:
+    return {"id": number, "name": name, "required": False, "type": "long"}
+
+
+SNAPSHOT = {"snapshot-id": 1, "timestamp-ms": 2, "manifest-list": "l"}
+COLUMNS = {"type": "struct", "schema-id": 0, "fields": [column(1, "a")]}
+
+
 def changed(**keys: Any) -> dict[str, Any]:
     """The JSON of an empty table with some keys set, or dropped if None."""
     value = metadata_to_json(table()) | {k.replace("_", "-"): v for k, v in keys.items()}
@@ -121,6 +129,13 @@ def test_what_is_not_handled_is_refused_by_name(keys: dict[str, Any], message: s
         ({"last_sequence_number": "1"}, "last-sequence-number is not a whole number"),
         ({"properties": {"a": 1}}, "a is not a string"),
         ({"snapshots": [{"timestamp-ms": 1}]}, "has no snapshot-id"),
+        ({"snapshots": [{**SNAPSHOT, "sequence-number": 3}], "last_sequence_number": 2}, "has the sequence number 3"),
+        ({"snapshots": [SNAPSHOT, SNAPSHOT]}, "several snapshots with the id 1"),
+        ({"schemas": [COLUMNS, COLUMNS]}, "several schemas with the id 0"),
+        ({"schemas": [{**COLUMNS, "fields": [column(1, "a"), column(1, "b")]}]}, "several columns with the id 1"),
+        ({"schemas": [{**COLUMNS, "fields": [column(1, "a"), column(2, "a")]}]}, "several columns with the name a"),
+        ({"partition_specs": [{"spec-id": 0, "fields": []}] * 2}, "several partition specs with the id 0"),
+        ({"sort_orders": [{"order-id": 0, "fields": []}] * 2}, "several sort orders with the id 0"),
     ],
 )
 def test_contradictions_are_corrupt(keys: dict[str, Any], message: str) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import struct
-import zlib
 
 import pytest
+from deletion_vectors import blob_of, run_containers, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.delete_filter import DeletedRows
-from lakemeta.iceberg.puffin import DV_MAGIC, deletion_vector
+from lakemeta.iceberg.puffin import deletion_vector
 
 ROWS = 200_000
 POSITIONS = st.builds(
@@ -19,55 +19,6 @@ POSITIONS = st.builds(
     st.sets(st.integers(0, ROWS - 1), max_size=50),
     st.lists(st.tuples(st.integers(0, ROWS - 9000), st.integers(1, 9000)), max_size=3),
 )
-
-
-def vector(positions: list[int], *, runs: bool) -> bytes:
-    """A deletion vector blob, with run containers or with array and bitmap containers."""
-    by_high: dict[int, dict[int, list[int]]] = {}
-    for position in positions:
-        high, low = divmod(position, 1 << 32)
-        by_high.setdefault(high, {}).setdefault(low >> 16, []).append(low & 0xFFFF)
-    body = struct.pack("<Q", len(by_high))
-    for high, containers in by_high.items():
-        body += struct.pack("<I", high) + (with_runs(containers) if runs else without_runs(containers))
-    payload = DV_MAGIC + body
-    return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
-
-
-def keys(containers: dict[int, list[int]]) -> bytes:
-    return b"".join(struct.pack("<HH", key, len(lows) - 1) for key, lows in containers.items())
-
-
-def without_runs(containers: dict[int, list[int]]) -> bytes:
-    parts = []
-    for lows in containers.values():
-        if len(lows) <= 4096:
-            parts.append(struct.pack(f"<{len(lows)}H", *lows))
-        else:
-            parts.append(sum(1 << low for low in lows).to_bytes(8192, "little"))
-    head = struct.pack("<II", 12346, len(containers)) + keys(containers)
-    return head + bytes(4 * len(containers)) + b"".join(parts)
-
-
-def with_runs(containers: dict[int, list[int]]) -> bytes:
-    parts = []
-    for lows in containers.values():
-        pairs = [(start, end - start) for start, end in zip(starts_of(lows), ends_of(lows), strict=True)]
-        parts.append(struct.pack("<H", len(pairs)) + b"".join(struct.pack("<HH", *pair) for pair in pairs))
-    count = len(containers)
-    flags = ((1 << count) - 1).to_bytes((count + 7) // 8, "little")
-    offsets = bytes(4 * count) if count >= 4 else b""
-    return struct.pack("<I", 12347 | count - 1 << 16) + flags + keys(containers) + offsets + b"".join(parts)
-
-
-def starts_of(lows: list[int]) -> list[int]:
-    known = set(lows)
-    return [low for low in lows if low - 1 not in known]
-
-
-def ends_of(lows: list[int]) -> list[int]:
-    known = set(lows)
-    return [low for low in lows if low + 1 not in known]
 
 
 def decoded(blob: bytes) -> list[int]:
@@ -106,26 +57,9 @@ def test_a_damaged_blob_is_refused(data: st.DataObject) -> None:
 
 def test_a_bitmap_that_ends_early_is_refused() -> None:
     """A right checksum over too few containers is still damage."""
-    payload = DV_MAGIC + struct.pack("<QI", 2, 0) + struct.pack("<II", 12346, 0)
-    blob = struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
+    blob = blob_of(struct.pack("<QI", 2, 0) + struct.pack("<II", 12346, 0))
     with pytest.raises(CorruptMetadataError, match="cut off"):
         list(deletion_vector(blob, "x.puffin"))
-
-
-def blob_of(body: bytes) -> bytes:
-    payload = DV_MAGIC + body
-    return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
-
-
-def run_containers(*containers: tuple[int, list[tuple[int, int]]]) -> bytes:
-    """One 32-bit bitmap of run containers: (key, [(start, rows after it)])."""
-    flags = ((1 << len(containers)) - 1).to_bytes((len(containers) + 7) // 8, "little")
-    heads = b"".join(struct.pack("<HH", key, 0) for key, _ in containers)
-    offsets = bytes(4 * len(containers)) if len(containers) >= 4 else b""
-    bodies = b"".join(
-        struct.pack("<H", len(runs)) + b"".join(struct.pack("<HH", *run) for run in runs) for _, runs in containers
-    )
-    return struct.pack("<I", 12347 | len(containers) - 1 << 16) + flags + heads + offsets + bodies
 
 
 ONE_PART = struct.pack("<QI", 1, 0)

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from iceberg_tables import SmallTable, create_table
-from pyarrow import orc
+from iceberg_tables import SmallTable, create_table, encoded
 
 from lakemeta.errors import CorruptMetadataError, StorageError, UnsupportedFeatureError
 from lakemeta.iceberg import types as t
@@ -129,19 +127,6 @@ def test_a_file_without_split_offsets_is_cut_by_its_size(tmp_path: Path, kind: s
     found = rows(rewrite_group(job(table), attrs.evolve(group, split_size=-(-group.bytes // 3))))
     assert len(found) == (1 if kind == "parquet" else 3)
     assert [row[0] for part in found for row in part] == [n for n in range(5000) if n not in (0, 1700, 4999)]
-
-
-def encoded(kind: str, data: pa.Table) -> bytes:
-    """The same rows in another format, with field ids."""
-    out = io.BytesIO()
-    if kind == "orc":
-        fields = [f.with_metadata({"iceberg.id": f.metadata[b"PARQUET:field_id"].decode()}) for f in data.schema]
-        orc.write_table(data.cast(pa.schema(fields)), out)
-        return out.getvalue()
-    types = zip(data.schema, ("long", "string", "double"), strict=True)
-    columns = [{"name": f.name, "type": ["null", t], "field-id": i} for i, (f, t) in enumerate(types, 1)]
-    fastavro.writer(out, {"type": "record", "name": "r", "fields": columns}, data.to_pylist())
-    return out.getvalue()
 
 
 def test_a_sorted_group_becomes_as_many_files_as_expected(table: SmallTable) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from faults import WrappedStorage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table
+from iceberg_tables import SmallTable, create_table, encoded
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg import apply as apply_module
+from lakemeta.iceberg.datafile_reader import OpenFile
 from lakemeta.iceberg.hadoop import HadoopTableOperations
 from lakemeta.iceberg.manifest import DataFile, FileContent
 from lakemeta.iceberg.planning import Place
@@ -152,6 +154,54 @@ def test_an_undamaged_table_is_rewritten(tmp_path: Path, files: list[DataFile]) 
         for version in (1, 2):
             table = table_of(tmp_path / f"{number}-{version}", files, version=version)
             assert rewritten_or_refused(table, options) is None
+
+
+@pytest.mark.parametrize("options", PLANNERS)
+def test_what_lies_before_the_first_split_offset_is_read(
+    tmp_path: Path, files: list[DataFile], options: dict[str, str]
+) -> None:
+    """A first offset that is missing hides a row group from Iceberg, and from no rewrite."""
+    files = [attrs.evolve(file, split_offsets=(file.split_offsets or ())[1:]) for file in files]
+    assert rewritten_or_refused(table_of(tmp_path / "t", files), options) is None
+
+
+@pytest.mark.parametrize("change", [{"file_size_in_bytes": n} for n in (-1, 0, 1400, 10**6)])
+def test_other_sizes_than_the_files_are_refused(tmp_path: Path, files: list[DataFile], change: dict[str, int]) -> None:
+    """Row groups behind the size would be in no part of the file."""
+    damaged = [*files[:-1], attrs.evolve(files[-1], **change)]
+    assert "bytes" in (rewritten_or_refused(table_of(tmp_path / "t", damaged), PLANNERS[1]) or "")
+
+
+@pytest.mark.parametrize("kind", ["orc", "avro"])
+@pytest.mark.parametrize("rows", [1, 299, 301, 600])
+def test_formats_that_are_cut_by_rows_are_read_to_the_end(
+    tmp_path: Path, files: list[DataFile], kind: str, rows: int
+) -> None:
+    """Parts of a file that says nothing of its blocks are shares of its rows; what the entry leaves out is noticed."""
+    data, path = pq.read_table(files[0].file_path), tmp_path / kind
+    path.write_bytes(encoded(kind, data))
+    size = path.stat().st_size
+    file = attrs.evolve(data_file(str(path), 300), file_format=kind, file_size_in_bytes=size)
+    options = {**ALL, "target-file-size-bytes": str(size // 3), "min-file-size-bytes": "1"}
+    assert rewritten_or_refused(table_of(tmp_path / "right", [file]), options) is None
+    wrong = table_of(tmp_path / "wrong", [attrs.evolve(file, record_count=rows)])
+    assert "300 rows" in (rewritten_or_refused(wrong, options) or "")
+
+
+@given(
+    st.lists(st.tuples(st.integers(-50, 150), st.integers(1, 9)), max_size=6),
+    st.lists(st.integers(1, 99), max_size=4, unique=True).map(sorted),
+)
+def test_a_row_group_is_in_exactly_one_part(blocks: list[tuple[int, int]], cuts: list[int]) -> None:
+    """Wherever a footer says that row groups lie, the parts of a file hold each once, in order and at its place."""
+    opened = OpenFile(pa.schema([]), lambda *_: iter(()), None, lambda: blocks)
+    rows = sum(count for _, count in blocks)
+    parts = [opened.part(start, end, 100, rows) for start, end in pairwise([0, *cuts, 100])]
+    assert [i for part in parts for i in part.row_groups] == list(range(len(blocks)))
+    for part in parts:
+        if part.row_groups:
+            assert part.first_row == sum(count for _, count in blocks[: part.row_groups[0]])
+            assert part.rows == sum(blocks[i][1] for i in part.row_groups)
 
 
 SIZES = st.sampled_from([-1, 0, 1, 1000, 2**31, 2**62]) | st.integers(1, 6000)
