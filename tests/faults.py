@@ -21,10 +21,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
+from lakemeta.report import Outcome
+from lakemeta.storage import LocalStorage
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lakemeta.report import Outcome
     from lakemeta.storage import Entry, Storage
 
 T = TypeVar("T")
@@ -203,6 +205,29 @@ class HookedStorage(WrappedStorage):
     ) -> T:
         self.hook(name, next(iter(paths), ""))
         return effect()
+
+
+class Stubborn(WrappedStorage):
+    """Local storage that deletes no file whose path has ``word`` in it, as a store does that does not allow it."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(LocalStorage())
+        self.word = word
+
+    def operation(
+        self,
+        name: str,
+        paths: Sequence[str],
+        effect: Callable[[], T],
+        half: Callable[[], object] | None = None,
+    ) -> T:
+        return effect()
+
+    def delete_many(self, paths: Sequence[str]) -> list[Outcome]:
+        return [
+            Outcome(path, "failed", "denied") if self.word in path else self.inner.delete_many([path])[0]
+            for path in paths
+        ]
 
 
 class RecordingStorage(WrappedStorage):

@@ -23,7 +23,7 @@ import attrs
 from lakemeta.errors import CorruptMetadataError, StorageError
 from lakemeta.hudi.commit import Clock, InstantWriter
 from lakemeta.hudi.doors import data_door
-from lakemeta.hudi.execute import Executed, check_plan, execute_clean
+from lakemeta.hudi.execute import Executed, check_plan, execute_clean, read_requested
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.lock import TableLock, table_lock
 from lakemeta.hudi.metadata import (
@@ -117,6 +117,7 @@ def run(applying: Applying) -> Report:
     """Roll back what failed, request the plan, execute every pending clean, and account for every file."""
     if not (has_work(applying.plan) or applying.failures.writes or applying.state.unfinished_cleans):
         return report(applying.place, applying.plan, [])
+    _check_waiting(applying)
     settled = _settle_metadata(applying)
     rolled_back = _roll_back(applying)
     if not all(one.complete for one in rolled_back):
@@ -169,6 +170,14 @@ def _execute(applying: Applying, pending: Instant) -> Executed:
     return execute_clean(applying.writer, state, pending, executor, applying.lock, drop_savepointed=drop_savepointed)
 
 
+def _check_waiting(applying: Applying) -> None:
+    """Refuse plans of pending cleans before anything is written that executing them would refuse."""
+    place, state = applying.place, applying.state
+    for clean in state.unfinished_cleans:
+        _, waiting = read_requested(applying.writer, clean)
+        check_plan(data_door(place.storage, place.root), place.root, waiting, state)
+
+
 def _settle_metadata(applying: Applying) -> tuple[str, ...]:
     """Refuse a metadata table that cannot be written or read before anything is written (rule 4), notes on the rest.
 
@@ -215,6 +224,8 @@ def report(
     sizes = {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
     last = executed[-1] if executed else None
     unfinished = [note for done in rolled_back for note in notes(done)]
+    if any(not outcome.done for done in executed for outcome in done.outcomes):
+        unfinished.append(f"what could not be deleted is taken up again by: lakemeta clean {plan.header.table}")
     deleted, absent, failed = count(outcomes)
     return Report(
         plan=plan.header.plan,

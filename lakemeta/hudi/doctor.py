@@ -12,6 +12,7 @@ from lakemeta.finding import Finding, examples
 from lakemeta.hudi import clean
 from lakemeta.hudi.boundary import epoch_ms, moment_of
 from lakemeta.hudi.decision import decide
+from lakemeta.hudi.failed_deletions import read_failures, still_there
 from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.filenames import parse_base_file
 from lakemeta.hudi.heartbeat import read_heartbeats
@@ -20,7 +21,7 @@ from lakemeta.hudi.listing import plan_all_partitions
 from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.metadata_check import check_metadata_table
 from lakemeta.hudi.metadata_leftovers import read_leftovers
-from lakemeta.hudi.planning import timezone
+from lakemeta.hudi.planning import failures_context, timezone
 from lakemeta.hudi.rollback import decode_rollback_plan
 from lakemeta.hudi.timeline import WRITES
 from lakemeta.words import count_of, human_bytes
@@ -66,6 +67,7 @@ def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Execu
     pending = (_pending_writes, _pending_services, _pending_cleans, _pending_rollbacks)
     checks = (
         *pending,
+        _failed_deletions,
         _archived_ahead,
         _savepoints,
         _missing,
@@ -154,6 +156,22 @@ def _undone(patient: _Patient, rollback: Instant) -> str:
     return f"{plan.action} {plan.instant}"
 
 
+def _failed_deletions(patient: _Patient) -> Iterator[Finding]:
+    failures = read_failures(patient.place, patient.state, patient.executor)
+    context = failures_context(patient.state, patient.decision)
+    left = list(still_there(patient.place, context, failures, patient.executor))
+    if left:
+        size = sum(failed.file.size for failed in left)
+        then = (
+            "run lakemeta clean, which tries again" if any(f.file.delete for f in left) else "the policy keeps them now"
+        )
+        sentence = (
+            f"{count_of(len(left), 'file')} ({human_bytes(size)}) that clean {max(f.clean for f in left)} could not "
+            f"delete, still there: {examples([failed.path for failed in left])}; {then}"
+        )
+        yield Finding("failed_deletions", "wrong", sentence, size)
+
+
 def _archived_ahead(patient: _Patient) -> Iterator[Finding]:
     if patient.decision.scope.commits is None and "archived" in patient.decision.scope.reason:
         sentence = f"{patient.decision.scope.reason}, so the next clean looks at the whole table; clean more often"
@@ -217,7 +235,8 @@ def _orphans(patient: _Patient) -> Iterator[Finding]:
 
 
 def _metadata_table(patient: _Patient) -> Iterator[Finding]:
-    return check_metadata_table(patient.place, patient.state, patient.rows, patient.options.wants)
+    failures = read_failures(patient.place, patient.state, patient.executor)
+    return check_metadata_table(patient.place, patient.state, patient.rows, patient.options.wants, failures)
 
 
 def _metadata_leftovers(patient: _Patient) -> Iterator[Finding]:

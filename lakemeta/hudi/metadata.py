@@ -109,6 +109,18 @@ def decode_clean(data: bytes, where: str) -> CleanMetadata:
     )
 
 
+def decode_failed_deletes(data: bytes, where: str) -> dict[str, tuple[str, ...]]:
+    """The names of the files that a completed clean could not delete, by partition."""
+    partitions = one_record(data, where).get("partitionMetadata") or {}
+    try:
+        failed = {partition: tuple(found["failedDeleteFiles"] or ()) for partition, found in partitions.items()}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CorruptMetadataError(f"{where} does not say which files it could not delete; restore it") from error
+    if any(not isinstance(name, str) for names in failed.values() for name in names):
+        raise CorruptMetadataError(f"{where} names files that are no text; restore it")
+    return {partition: names for partition, names in failed.items() if names}
+
+
 def decode_cleaner_plan(data: bytes, where: str) -> CleanerPlan:
     """Read the plan of a requested clean; plans older than version 2 are refused."""
     record = one_record(data, where)

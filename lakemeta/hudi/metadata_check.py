@@ -5,7 +5,8 @@ Rules of this module:
 1. Files that a pending clean deletes may be gone and still listed: it tells the metadata table after it has deleted.
 2. A file on storage has to be listed if it belongs to a completed write. In table version 6 the name of a log file does
    not say which write made it, so log files have to be listed only while no write is pending.
-3. Storage is listed later than the timeline was read. If the timeline has moved since, a difference means nothing.
+3. What a clean could not delete lies there and is not listed: the metadata table is told of what was to go.
+4. Storage is listed later than the timeline was read. If the timeline has moved since, a difference means nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from lakemeta.hudi.listing import PartitionRow
     from lakemeta.hudi.metadata_table.files import FilesPartition
@@ -38,11 +39,16 @@ _REBUILD = (
 
 
 def check_metadata_table(
-    place: Place, state: TableState, rows: Iterable[PartitionRow], wants: Callable[[str], bool]
+    place: Place,
+    state: TableState,
+    rows: Iterable[PartitionRow],
+    wants: Callable[[str], bool],
+    failures: Mapping[str, Collection[str]],
 ) -> Iterator[Finding]:
     """What is wrong with the metadata table, if there is one.
 
-    ``rows`` are the partitions that ``wants`` lets through, as they lie on storage.
+    ``rows`` are the partitions that ``wants`` lets through, as they lie on storage. ``failures`` are the names of files
+    that completed cleans could not delete, by partition.
     """
     if not state.config.has_metadata_table:
         return
@@ -54,6 +60,7 @@ def check_metadata_table(
         damaged = isinstance(error, CorruptMetadataError)
         yield Finding("metadata_table_unusable", "wrong" if damaged else "note", sentence)
         return
+    unlisted = {key: size for key, size in unlisted.items() if key[1] not in failures.get(key[0], ())}
     found = [*_missing(place, state, gone), *_unlisted(unlisted)]
     if found and load_timeline(place.storage, place.root, state.config) != state.timeline:
         sentence = "the table is being written, so its metadata table was not compared with storage; look again later"

@@ -12,6 +12,7 @@ from lakemeta.errors import LakemetaError, OptionError, StorageError
 from lakemeta.hudi.boundary import partitions_touched
 from lakemeta.hudi.clean import DROPPED
 from lakemeta.hudi.decision import Decision, decide
+from lakemeta.hudi.failed_deletions import FAILED_BEFORE, read_failures, still_there
 from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.listing import plan_all_partitions, plan_partitions
 from lakemeta.hudi.load import InstantReader, load_state
@@ -21,10 +22,13 @@ from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.plan import Delete, DeletePartition, Keep, Operation, Plan, PlanHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sized
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 
     from lakemeta.executor import Executor
+    from lakemeta.hudi.clean import CleanContext
+    from lakemeta.hudi.failed_deletions import FailedDeletion
     from lakemeta.hudi.listing import PartitionRow
+    from lakemeta.hudi.metadata import CleanMetadata
     from lakemeta.hudi.properties import TableConfig
     from lakemeta.hudi.state import TableState
     from lakemeta.storage import Storage
@@ -64,9 +68,9 @@ def plan_clean(
     if listing not in LISTINGS:
         raise OptionError(f"there is no listing {listing}; give one of {', '.join(LISTINGS)}")
     state, decision = _decided(place, options, now, executor)
-    collected = _Collected()
-    if decision.nothing is None:
-        collected = _collect(_Search(place, state, options, decision, executor, explain), listing)
+    search = _Search(place, state, options, decision, executor, explain)
+    collected = _collect(search, listing) if decision.nothing is None else _Collected()
+    collected.take_up(_failed_before(search))
     return Plan(_header(place, state, options, decision, collected), collected.operations)
 
 
@@ -135,6 +139,15 @@ class _Collected:
         if row.note:
             self.notes.append(row.note)
 
+    def take_up(self, failed: Iterable[FailedDeletion]) -> None:
+        """Add files that earlier cleans could not delete; in place of what was planned for them anyway."""
+        again = [Delete(f.partition, f.path, f.file.size, FAILED_BEFORE, f.clean) for f in failed]
+        paths = {op.path for op in again}
+        if again:
+            self.operations = [op for op in self.operations if _path(op) not in paths]
+            self.operations += again
+        self.partitions = max(self.partitions, len({op.partition for op in again}))
+
 
 @attrs.frozen
 class _Search:
@@ -154,6 +167,27 @@ class _Search:
         folder = f"{self.place.root}/{self.state.config.timeline_folder}"
         commits = InstantReader(self.place.storage, folder, self.executor).commits(self.decision.scope.commits)
         return partitions_touched(commits, copy_on_write=self.state.config.table_type == "COPY_ON_WRITE")
+
+
+def _failed_before(search: _Search) -> list[FailedDeletion]:
+    """What earlier cleans could not delete and may go now, unless a pending clean comes first."""
+    state, decision, options = search.state, search.decision, search.options
+    if decision.nothing is not None and state.unfinished_cleans:
+        return []
+    failures = read_failures(search.place, state, search.executor)
+    wanted = {partition: names for partition, names in failures.items() if options.wants(partition)}
+    found = still_there(search.place, failures_context(state, decision), wanted, search.executor)
+    return [failed for failed in found if failed.file.delete]
+
+
+def failures_context(state: TableState, decision: Decision) -> CleanContext:
+    """By what files are judged that earlier cleans could not delete.
+
+    A clean for them alone keeps the boundary of the last one: what lies between that and a newer one is not looked at.
+    """
+    if decision.nothing is None or state.last_clean is None:
+        return decision.context
+    return attrs.evolve(decision.context, earliest=state.last_clean.earliest_to_retain)
 
 
 def _collect(search: _Search, listing: str) -> _Collected:
@@ -201,6 +235,10 @@ def _from_storage(search: _Search, touched: list[str] | None) -> _Collected:
     for row in rows:
         collected.add(row)
     return collected
+
+
+def _path(op: Operation) -> str | None:
+    return op.path if isinstance(op, Delete | Keep) else None
 
 
 def _operations(row: PartitionRow) -> Iterator[Operation]:
@@ -254,11 +292,25 @@ def _facts(state: TableState, options: CleanOptions, decision: Decision, collect
             facts["earliest_action"] = decision.earliest.action
         if decision.empty_clean_due and all(isinstance(op, Keep) for op in collected.operations):
             facts |= {"empty_clean": True, "earliest_to_retain": _newest_earliest(state, decision)}
+    elif collected.operations and state.last_clean is not None:
+        facts |= _as_last_clean(state, state.last_clean)
     if collected.notes:
         facts["notes"] = sorted(collected.notes)
     if decision.rolled_back:
         facts["failed_writes"] = list(decision.rolled_back)
     return facts
+
+
+def _as_last_clean(state: TableState, last: CleanMetadata) -> dict[str, Any]:
+    """What a clean says that only takes up failed deletions: as before, so that the next one goes on from there."""
+    earliest = last.earliest_to_retain or None
+    action = next((i.action for i in state.timeline.commits_and_compaction if i.requested == earliest), "commit")
+    return {
+        "earliest_to_retain": earliest,
+        "earliest_action": action if earliest else None,
+        "last_completed_commit": last.last_completed_commit,
+        "savepoints": sorted(last.savepoints),
+    }
 
 
 def _newest_earliest(state: TableState, decision: Decision) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import StalePlanError
+from lakemeta.errors import CorruptMetadataError, StalePlanError
 from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.commit import InstantWriter
 from lakemeta.hudi.failed_writes import is_alive, pending_writes
@@ -128,7 +128,9 @@ def _roll_back_leftovers(
     place: Place, plan: Plan, writer: InstantWriter, lock: TableLock, state: TableState, options: CleanOptions
 ) -> dict[str, str]:
     """Roll back in the metadata table what the plan says, as far as it is there still: instant -> its rollback."""
-    planned = plan.header.facts.get("metadata_rollbacks", ())
+    planned = plan.header.facts.get("metadata_rollbacks", [])
+    if not isinstance(planned, list):
+        raise CorruptMetadataError("the plan's metadata_rollbacks are no list; make the plan again")
     if not planned:
         return {}
     with lock.held():

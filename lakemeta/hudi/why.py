@@ -8,11 +8,12 @@ from lakemeta.errors import OptionError
 from lakemeta.hudi import clean
 from lakemeta.hudi.boundary import partitions_touched
 from lakemeta.hudi.decision import decide
+from lakemeta.hudi.failed_deletions import read_failures, still_there
 from lakemeta.hudi.filenames import is_partition_metadata, parse_base_file, parse_log_file
 from lakemeta.hudi.listing import list_partition, plan_partitions
 from lakemeta.hudi.load import InstantReader, load_state, requested_files
 from lakemeta.hudi.metadata import decode_cleaner_plan
-from lakemeta.hudi.planning import heartbeats, timezone
+from lakemeta.hudi.planning import failures_context, heartbeats, timezone
 from lakemeta.paths import relative, split_scheme
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def why(place: Place, file: str, options: CleanOptions, now: datetime, executor:
     if pending is not None:
         return f"{path} would be deleted: the pending clean {pending} plans to"
     decision = decide(state, options, heartbeats(place, options), now, timezone(state.config, options))
+    failed = _failed_before(place, state, options, decision, executor, partition, name)
+    if failed is not None:
+        return f"{path} would be deleted: clean {failed} could not delete it, and the next one tries again"
     if decision.nothing is not None:
         return f"{path} stays: nothing would be cleaned, because {decision.nothing}"
     if decision.scope.commits is None and not any(map(is_partition_metadata, names)):
@@ -84,6 +88,18 @@ def _pending_clean(place: Place, state: TableState, executor: Executor, partitio
         if path in paths or partition in (plan.partitions_to_delete or ()):
             return instant
     return None
+
+
+def _failed_before(
+    place: Place, state: TableState, options: CleanOptions, decision: Decision, executor: Executor, *at: str
+) -> str | None:
+    """The clean that could not delete a file, given by partition and name, if the next one will."""
+    if not options.wants(at[0]):
+        return None
+    named = read_failures(place, state, executor).get(at[0], {})
+    context = failures_context(state, decision)
+    found = still_there(place, context, {at[0]: named} if at[1] in named else {}, executor)
+    return next((failed.clean for failed in found if failed.file.name == at[1] and failed.file.delete), None)
 
 
 def _visited(place: Place, state: TableState, decision: Decision, executor: Executor, partition: str) -> list[str]:

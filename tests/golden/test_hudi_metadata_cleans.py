@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from faults import Crash, FaultyStorage, HookedStorage
+from faults import Crash, FaultyStorage, HookedStorage, Stubborn
 from hudi_cases import data_files
 from hudi_mdt_cases import CASES, NOW_MS, MdtCase, content, lay_out, without_hudis_slips
 
@@ -92,6 +92,23 @@ def test_a_clean_keeps_both_tables_in_step(case: MdtCase) -> None:
     """The files left are the files listed, and every record of the metadata table is what the engine left."""
     clean(case)
     assert_cleaned(case)
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)
+def test_what_could_not_be_deleted_goes_with_the_next_clean(case: MdtCase) -> None:
+    """The metadata table does not list it any more, and the doctor does not take that for damage."""
+    table, executor = HudiTable.open(case.root), LocalExecutor(threads=1)
+    kept = next(f"{p.path}/{name}" for p in case.cleaned() for name in p.files if not p.dropped)
+    failing = attrs.evolve(table, place=attrs.evolve(table.place, storage=Stubborn(kept)))
+    assert not failing.apply(table.plan_clean(options(case), executor=executor), executor=executor).complete
+    kinds = {finding.kind for finding in table.doctor(options(case), executor=executor)}
+    assert "failed_deletions" in kinds
+    assert not kinds & {"metadata_table_lacks", "metadata_table_lists_missing", "metadata_table_unusable"}
+    plan = table.plan_clean(options(case), executor=executor)
+    assert [(op.path, op.reason) for op in plan.deletes()] == [(kept, "failed_before")]
+    assert table.apply(plan, executor=executor).deleted_files == 1
+    assert not Path(case.root, kept).exists()
+    assert case.listing() == case.facts["listing_after"]
 
 
 @pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from builders import TableFiles, at, base, clean_plan, moment
+from builders import TableFiles, at, base, clean_plan, moment, tree
 from checker import Retention, cleans, must_be_readable, pending_cleans, required_files
 from faults import WrappedStorage
 
@@ -129,3 +129,16 @@ def test_a_savepoint_in_a_partition_that_a_pending_clean_drops(table: TableFiles
     report = clean(table)
     assert report.notes == (f"the directory of p2 stays: a savepoint names {base('b', 1)}",)
     assert f"p2/{base('b', 1)}" in table.files()
+
+
+def test_a_pending_clean_that_cannot_be_executed_is_found_before_anything_is_written(table: TableFiles) -> None:
+    """No new clean is requested beside it, where several may be pending, and nothing is deleted."""
+    table.put(f"{at(9)}.clean.requested", clean_plan({"p1": [f"file:{table.root}/../other/p1/{base('a', 1)}"]}))
+    before = tree(table.root)
+    options = {**ONE, "hoodie.clean.multiple.enabled": "true"}
+    opened = HudiTable.open(str(table.root))
+    plan = opened.plan_clean(options, now=moment(30), executor=LocalExecutor(1))
+    assert plan.files
+    with pytest.raises(CorruptMetadataError, match="inside the table"):
+        opened.apply(plan, executor=LocalExecutor(1), clock=lambda: moment(30))
+    assert tree(table.root) == before

@@ -30,6 +30,7 @@ HUDI_IO = [
     "doctor",
     "doors",
     "execute",
+    "failed_deletions",
     "heartbeat",
     "inspect",
     "leftovers",

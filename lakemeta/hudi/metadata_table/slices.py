@@ -17,6 +17,9 @@ of the
 action
    is done again at the same instant.
 
+6. After a downgrade to version 6, the names of log files may say another slice than they count into. That is refused:
+   a slice on top of base files that has none, or a log file of an older slice with blocks later than the newest base.
+
 Sources: HoodieTableMetadataUtil.getValidInstantTimestamps, AbstractHoodieLogRecordReader, HoodieFileGroup.
 """
 
@@ -131,9 +134,28 @@ def newest_slices(partition: str, names: Iterable[str], validity: Validity) -> t
 
 def _newest_v6(file_id: str, bases: dict[str, str], logs: list[LogFile], validity: Validity) -> Slice:
     counted = [log for log in logs if log.instant in bases or validity.base_counts(log.instant)]
+    ahead = {log.instant for log in counted if log.instant > max(bases, default="")}
+    if (ahead and bases) or len(ahead) > 1:
+        raise misplaced(f"has log files at {max(ahead)} of group {file_id} without a base file")
     instant = max([*bases, *(log.instant for log in counted)], default="")
     on_top = sorted((log for log in counted if log.instant == instant), key=lambda log: log.order)
     return Slice(file_id, bases.get(instant), instant, tuple(on_top))
+
+
+def misplaced(what: str) -> UnsupportedFeatureError:
+    """The error for log files that lie in another slice by their names than they count into (rule 6)."""
+    return UnsupportedFeatureError(
+        f"the metadata table {what}, as a downgrade from table version 8 or 9 may leave it, so what of it counts is "
+        "not certain; take the table off it with: lakemeta clean TABLE --drop-metadata-table; the next Hudi writer "
+        "builds it anew"
+    )
+
+
+def older_log_files(names: Iterable[str], newest: Iterable[Slice]) -> Iterator[tuple[Slice, LogFile]]:
+    """The log files of older slices, by their names, each with the newest slice of its group."""
+    by_id = {onto.file_id: onto for onto in newest}
+    logs = (log for name in sorted(names) if (log := parse_log_file(name, 0)) is not None)
+    return ((by_id[log.file_id], log) for log in logs if log.instant < by_id[log.file_id].base_instant)
 
 
 def _newest_v8(file_id: str, bases: dict[str, str], logs: list[LogFile], validity: Validity) -> Slice:

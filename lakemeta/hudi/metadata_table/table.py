@@ -33,7 +33,7 @@ from lakemeta.errors import (
 )
 from lakemeta.hudi.doors import metadata_door
 from lakemeta.hudi.filenames import parse_log_file
-from lakemeta.hudi.logfile import read_blocks
+from lakemeta.hudi.logfile import LogBlock, read_blocks
 from lakemeta.hudi.metadata_table.deltacommit import (
     NewLogFile,
     Precedent,
@@ -45,7 +45,15 @@ from lakemeta.hudi.metadata_table.files import FilesPartition
 from lakemeta.hudi.metadata_table.hfile import open_hfile
 from lakemeta.hudi.metadata_table.merge import Layer, log_layers, records_about_files
 from lakemeta.hudi.metadata_table.partitions import FILES, file_id_prefix, has_records_of_files
-from lakemeta.hudi.metadata_table.slices import INIT_PREFIX, Slice, Validity, counted_blocks, newest_slices
+from lakemeta.hudi.metadata_table.slices import (
+    INIT_PREFIX,
+    Slice,
+    Validity,
+    counted_blocks,
+    misplaced,
+    newest_slices,
+    older_log_files,
+)
 from lakemeta.hudi.metadata_table.update import (
     CleanedPartition,
     GroupUpdate,
@@ -73,6 +81,7 @@ DROP_ADVICE: Final = (
     "take the table off its metadata table with: lakemeta clean {} --drop-metadata-table; "
     "the next Hudi writer builds it anew"
 )
+_LEFT_BY_DOWNGRADE: Final = ".hoodie/timeline"  # where version 8 and newer keep instants
 _READABLE_WHEN_PENDING: Final = ("deltacommit", "clean", "rollback")
 
 
@@ -296,7 +305,18 @@ class MetadataTable:
                 f"the metadata table has no file group in {directory}, though the table's properties name it; "
                 "turn the metadata table off and on again"
             )
+        if self.config.version < 8 and self.storage.exists(f"{self.path}/{_LEFT_BY_DOWNGRADE}"):
+            self._check_older(directory, names, slices)
         return slices
+
+    def _check_older(self, directory: str, names: list[str], slices: tuple[Slice, ...]) -> None:
+        """Refuse blocks of older slices that are later than the newest base file (slices, rule 6)."""
+        valid = self._validity().valid
+        for newest, log in older_log_files(names, slices):
+            path = f"{directory}/{log.name}"
+            blocks = (b.instant_time for b in read_blocks(self.storage.read(path), path) if isinstance(b, LogBlock))
+            if late := [at for at in blocks if at is not None and at in valid and at > newest.base_instant]:
+                raise misplaced(f"has {late[0]} in the log file {path} of an older slice")
 
     def _layers(self, partition: str, group: Slice, validity: Validity) -> Iterator[Layer]:
         if group.base_file is not None:
