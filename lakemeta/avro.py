@@ -66,12 +66,19 @@ def read_container(
     to more than ``limit`` bytes (by default what metadata may take), and UnsupportedFeatureError for codec lz4. A
     file cut exactly between two blocks cannot be told from a whole one: the format has no end mark.
     """
+    schema, blocks = read_record_blocks(data, where, limit, tagged=tagged)
+    return schema, [record for _, records in blocks for record in records]
+
+
+def read_record_blocks(
+    data: bytes, where: str, limit: int | None = None, *, tagged: bool = False
+) -> tuple[dict[str, Any], Iterator[tuple[int, list[Any]]]]:
+    """As ``read_container``, but block by block: the unpacked bytes of each, and its records."""
     header = _read_header(data, where)
     schema = _record_schema(header, where)
-    records: list[Any] = []
-    for count, block, position in _blocks(data, header, where, limit):
-        records += _decode_block(header.schema_text, block, count, where, position, tagged)
-    return schema, records
+    blocks = _blocks(data, header, where, limit)
+    text = header.schema_text
+    return schema, ((len(b), _decode_block(text, b, count, where, position, tagged)) for count, b, position in blocks)
 
 
 def read_blocks(data: bytes, where: str) -> tuple[dict[str, Any], Iterator[tuple[int, bytes]]]:

@@ -10,10 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemeta.row_sort import BATCH_ROWS, count_up, row_order
+from lakemeta.row_sort import count_up, row_order, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from lakemeta.row_sort import SortKey
 
 _SPILL_ROWS: Final = 16_384  # in one batch of a run: what is read of every run at a time
+_SPILL_BYTES: Final = 1024 * 1024  # and the most bytes, unless one row is larger
 _RUN: Final = "\0run"
 
 
 def sort_batches(
     batches: Iterable[pa.RecordBatch], keys: Sequence[SortKey], *, budget: int, directory: str | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of all batches in order, as tables of at most ``BATCH_ROWS`` rows.
+    """The rows of all batches in order, as tables of at most ``BATCH_ROWS`` rows and about ``BATCH_BYTES`` bytes.
 
     Rows with equal keys come in an order that depends on the input and the budget alone.
 
@@ -43,10 +45,11 @@ def sort_batches(
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakemeta-sort-", dir=directory)))
-        readers = [_spill(first, keys, folder, 0, stack)]
+        size = min(_SPILL_BYTES, budget // 64)
+        readers = [_spill(first, keys, size, folder / "run-0.arrow", stack)]
         del first
         for table, _ in runs:
-            readers.append(_spill(table, keys, folder, len(readers), stack))
+            readers.append(_spill(table, keys, size, folder / f"run-{len(readers)}.arrow", stack))
         yield from _merge(readers, keys, max(1, budget // 4))
 
 
@@ -67,17 +70,16 @@ def _gather(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[tuple[pa.T
 
 def _sorted(table: pa.Table, keys: Sequence[SortKey]) -> Iterator[pa.Table]:
     table = table.combine_chunks()  # taking rows from many chunks would copy all of them for each batch
-    order = row_order(table, keys)
-    for start in range(0, len(order), BATCH_ROWS):
-        yield table.take(order.slice(start, BATCH_ROWS))
+    order, rows = row_order(table, keys), rows_of(table.num_rows, table.nbytes)
+    for start in range(0, len(order), rows):
+        yield table.take(order.slice(start, rows))
 
 
-def _spill(table: pa.Table, keys: Sequence[SortKey], folder: Path, number: int, stack: ExitStack) -> Iterator[pa.Table]:
-    """Sort a run into a file, and give back a way to stream it."""
-    path = folder / f"run-{number}.arrow"
+def _spill(table: pa.Table, keys: Sequence[SortKey], size: int, path: Path, stack: ExitStack) -> Iterator[pa.Table]:
+    """Sort a run into a file, and give back a way to stream it, about ``size`` bytes at a time."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         for part in _sorted(table, keys):
-            writer.write_table(part, max_chunksize=_SPILL_ROWS)
+            writer.write_table(part, max_chunksize=rows_of(part.num_rows, part.nbytes, _SPILL_ROWS, size))
     source = stack.enter_context(pa.OSFile(str(path)))
     reader = stack.enter_context(pa.ipc.open_file(source))
     return (pa.Table.from_batches([reader.get_batch(i)]) for i in range(reader.num_record_batches))
@@ -90,7 +92,7 @@ def _merge(runs: Sequence[Iterator[pa.Table]], keys: Sequence[SortKey], budget: 
     the last of its run there, order is final, because every run goes on no earlier. Those rows go out, and the
     runs are topped up: as each has a chunk ahead, nearly a chunk of each goes out in every round.
     """
-    open_runs = {n: _chunks(run, n, budget // (2 * len(runs))) for n, run in enumerate(runs)}
+    open_runs = {n: _Run(_chunks(run, n, budget // (2 * len(runs)))) for n, run in enumerate(runs)}
     pool = _top_up(None, open_runs)
     while pool is not None and pool.num_rows:
         order = row_order(pool, keys)
@@ -101,17 +103,28 @@ def _merge(runs: Sequence[Iterator[pa.Table]], keys: Sequence[SortKey], budget: 
         pool = _top_up(pool, open_runs)
 
 
-def _top_up(pool: pa.Table | None, open_runs: dict[int, Iterator[pa.Table]]) -> pa.Table | None:
+@attrs.define
+class _Run:
+    """A run that is being merged: the chunks to come, and the rows of the last one that came."""
+
+    chunks: Iterator[pa.Table]
+    rows: int = 1
+
+
+def _top_up(pool: pa.Table | None, open_runs: dict[int, _Run]) -> pa.Table | None:
     """Give every run a chunk more if it has less than a chunk's rows left; forget those that are at their end."""
     counts = [] if pool is None else pc.value_counts(pool.column(_RUN)).to_pylist()
     left = {pair["values"]: pair["counts"] for pair in counts}
     parts = [] if pool is None else [pool]
-    for run, chunks in list(open_runs.items()):
-        chunk = None if left.get(run, 0) >= _SPILL_ROWS else next(chunks, None)
-        if chunk is not None:
+    for number, run in list(open_runs.items()):
+        if left.get(number, 0) >= run.rows:
+            continue
+        chunk = next(run.chunks, None)
+        if chunk is None:
+            del open_runs[number]
+        else:
+            run.rows = chunk.num_rows
             parts.append(chunk)
-        elif left.get(run, 0) < _SPILL_ROWS:
-            del open_runs[run]
     return pa.concat_tables(parts).combine_chunks() if parts else None
 
 
@@ -131,4 +144,5 @@ def _chunks(run: Iterator[pa.Table], number: int, size: int) -> Iterator[pa.Tabl
 
 
 def _batches(table: pa.Table) -> Iterator[pa.Table]:
-    return (table.slice(at, BATCH_ROWS) for at in range(0, table.num_rows, BATCH_ROWS))
+    rows = rows_of(table.num_rows, table.nbytes)
+    return (table.slice(at, rows) for at in range(0, table.num_rows, rows))

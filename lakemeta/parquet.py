@@ -1,4 +1,4 @@
-"""Parquet files: streamed in as record batches, written with all cores, statistics collected on the way.
+"""Parquet files, written with all cores, statistics collected on the way.
 
 pyarrow encodes a row group on one thread. Encoding is two thirds of the cost of rewriting a file, so the
 writer here cuts a row group into bundles of columns, lets pyarrow encode each bundle on a thread into a small
@@ -47,10 +47,9 @@ from lakemeta.parquet_footer import (
 )
 from lakemeta.parquet_pages import PageIndex, cut_off, page_indexes
 from lakemeta.parquet_values import look_at
-from lakemeta.row_sort import BATCH_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 MAGIC: Final = b"PAR1"
 BUNDLES: Final = 4  # column bundles a row group: more keep cores busy at its end, fewer cost less
@@ -81,38 +80,6 @@ class _RowGroup:
     rows: int
     bytes: int
     pieces: Sequence[Future[_Piece]]
-
-
-def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
-    """Open a file for reading; raises what pyarrow raises (ArrowInvalid, OSError) if it is not Parquet."""
-    data = pa.BufferReader(source) if isinstance(source, bytes) else source
-    return pq.ParquetFile(data, pre_buffer=not isinstance(source, bytes))
-
-
-def read_batches(
-    file: pq.ParquetFile,
-    columns: Sequence[str] | None = None,
-    batch_rows: int = BATCH_ROWS,
-    row_groups: Sequence[int] | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Stream the rows of a file, in order. ``columns`` are top-level names or paths; None means all."""
-    batches: Iterator[pa.RecordBatch] = file.iter_batches(batch_size=batch_rows, columns=columns, row_groups=row_groups)
-    return batches
-
-
-def row_group_middles(file: pq.ParquetFile) -> tuple[tuple[int, int], ...]:
-    """Of each row group: the byte in the middle of it, and its rows.
-
-    parquet-java takes the first column's chunk for the start of a row group. Here it is the chunk that lies first, so
-    that row groups are found whose chunks lie in another order.
-    """
-    found = []
-    for i in range(file.metadata.num_row_groups):
-        group = file.metadata.row_group(i)
-        chunks = [group.column(n) for n in range(group.num_columns)]
-        start = min(min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks)
-        found.append((start + sum(chunk.total_compressed_size for chunk in chunks) // 2, group.num_rows))
-    return tuple(found)
 
 
 class ParquetWriter:

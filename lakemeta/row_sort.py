@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BATCH_ROWS: Final = 131_072  # rows handed from step to step
+BATCH_BYTES: Final = 64 * 1024 * 1024  # and about their size in memory, unless one row is larger
 
 
 @attrs.frozen
@@ -21,6 +22,11 @@ class SortKey:
     column: str
     direction: Literal["ascending", "descending"] = "ascending"
     nulls_first: bool = True
+
+
+def rows_of(rows: int, size: int, most_rows: int = BATCH_ROWS, most_bytes: int = BATCH_BYTES) -> int:
+    """How many rows make a batch, where ``rows`` rows take ``size`` bytes."""
+    return max(1, min(most_rows, rows * most_bytes // max(1, size)))
 
 
 def count_up(start: int, length: int) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
@@ -12,10 +12,11 @@ from pyarrow import orc
 
 from lakemeta import avro, unpack
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
+from lakemeta.executor import batched
 from lakemeta.iceberg.arrow import FIELD_ID
 from lakemeta.iceberg.values import scaled
-from lakemeta.parquet import open_parquet, read_batches, row_group_middles
-from lakemeta.row_sort import BATCH_ROWS
+from lakemeta.parquet_reader import open_parquet, read_batches, row_group_middles
+from lakemeta.row_sort import BATCH_BYTES, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -132,13 +133,15 @@ def _open_orc(source: BinaryIO | bytes) -> OpenFile:
         wanted = list(columns) or file.schema.names[:1]  # rows count even if no column is wanted
         for stripe in range(file.nstripes):
             batch = file.read_stripe(stripe, columns=wanted).select(list(columns))
-            yield from (batch.slice(at, BATCH_ROWS) for at in range(0, batch.num_rows, BATCH_ROWS))
+            rows = rows_of(batch.num_rows, batch.nbytes)
+            yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
 
     return OpenFile(file.schema, read, file.nrows)
 
 
 def _open_avro(data: bytes, where: str) -> OpenFile:
-    schema, records = avro.read_container(data, where, limit=unpack.allowance(len(data), unpack.DATA_RATIO))
+    limit = unpack.allowance(len(data), unpack.DATA_RATIO)
+    schema, _ = avro.read_record_blocks(data, where, limit)
     parts = [(field["name"], *_avro_field(field)) for field in avro.spelled_out(schema)["fields"]]
 
     def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:
@@ -146,7 +149,7 @@ def _open_avro(data: bytes, where: str) -> OpenFile:
 
     def blocks(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = [part for part in parts if part[0] in columns]
-        for rows in _batched(records, _AVRO_ROWS):
+        for rows in _batched(avro.read_record_blocks(data, where, limit)[1]):
             arrays = [_array([row[name] for row in rows], field, via) for name, field, via in wanted]
             fields = pa.schema([field for _, field, _ in wanted])
             yield pa.RecordBatch.from_struct_array(_rows(arrays, fields, len(rows)))
@@ -178,10 +181,21 @@ def _array(values: list[Any], field: pa.Field, via: Convert) -> pa.Array:
     return pa.array(values if via is None else list(map(via, values)), field.type)
 
 
-def _batched(records: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    iterator = iter(records)
-    while batch := list(islice(iterator, size)):
-        yield batch
+def _batched(blocks: Iterable[tuple[int, list[Any]]]) -> Iterator[list[Any]]:
+    """Records of blocks, whose sizes in bytes are known, in batches of bounded rows and bytes."""
+    held: list[Any] = []
+    size = 0
+    for block_bytes, records in blocks:
+        step = rows_of(len(records), block_bytes, _AVRO_ROWS)
+        for part in batched(records, step):
+            part_bytes = block_bytes * len(part) // len(records)
+            if held and (len(held) + len(part) > _AVRO_ROWS or size + part_bytes > BATCH_BYTES):
+                yield held
+                held, size = [], 0
+            held += part
+            size += part_bytes
+    if held:
+        yield held
 
 
 def _avro_field(field: dict[str, Any]) -> tuple[pa.Field, Convert]:

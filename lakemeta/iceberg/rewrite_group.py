@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -34,7 +35,6 @@ from lakemeta.iceberg.scan_tasks import FileSplit, Packing, scan_tasks
 from lakemeta.iceberg.schema import Schema, name_mapping_from_json
 from lakemeta.iceberg.sort_columns import sort_columns
 from lakemeta.iceberg.transform_arrays import python_values
-from lakemeta.row_sort import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 512 * 1024 * 1024
 _READ_WHOLE: Final = 16 * 1024 * 1024  # a file up to this size is fetched in one request, ahead of its turn
-_DECODE_AHEAD: Final = 4 * 1024 * 1024  # and up to this size decoded too, if it is one batch
+_DECODE_AHEAD: Final = 4 * 1024 * 1024  # and up to this size its first batch is decoded, too
 _FETCHERS: Final = 2
 _MOST_THREADS: Final = 8  # two row groups of four bundles are encoded at a time
 _PACKING: Final = Packing()
@@ -232,8 +232,10 @@ class _Rewrite:
                 continue
             file = split.task.data_file
             opened = self._open(split, self.job.storage.read(self._path(file.file_path)))
-            few = file.record_count <= BATCH_ROWS and split.task.length <= _DECODE_AHEAD
-            yield split, attrs.evolve(opened, batches=list(opened.batches)) if few else opened
+            if split.task.length <= _DECODE_AHEAD:
+                batches = iter(opened.batches)
+                opened = attrs.evolve(opened, batches=chain(list(islice(batches, 1)), batches))
+            yield split, opened
 
     def _open(self, split: FileSplit, source: BinaryIO | bytes) -> _Input:
         file = split.task.data_file

@@ -66,3 +66,16 @@ def test_temporary_files_are_removed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     assert sum(t.num_rows for t in sort_batches(batches(rows, 50), [SortKey("a")], budget=5000)) == 1000
     assert not list(tmp_path.iterdir())
+
+
+def test_large_rows_are_merged_a_few_at_a_time() -> None:
+    """Rows of 64 KiB and a budget of 2 MiB: no table is much above what is held, of forty runs as of one."""
+    texts = [f"{n * 37 % 400:08}" * 8192 for n in range(400)]
+    parts = [pa.RecordBatch.from_pydict({"a": range(n, n + 8), "t": texts[n : n + 8]}) for n in range(0, 400, 8)]
+    before = pa.total_allocated_bytes()
+    rows, most = [], 0
+    for table in sort_batches(parts, [SortKey("t")], budget=2 * 1024 * 1024):
+        rows += table.column("a").to_pylist()
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == sorted(range(400), key=lambda n: n * 37 % 400)
+    assert most < 16 * 1024 * 1024

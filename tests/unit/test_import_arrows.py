@@ -19,6 +19,7 @@ SHARED_IO = (
     "lakemeta.executor",
     "lakemeta.deletion",
     "lakemeta.parquet",
+    "lakemeta.parquet_reader",
     "lakemeta.external_sort",
     "lakemeta.cli",
     "lakemeta.__main__",

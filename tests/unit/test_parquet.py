@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemeta.errors import UnsupportedFeatureError
-from lakemeta.parquet import ParquetWriter, open_parquet, read_batches
+from lakemeta.parquet import ParquetWriter
 from lakemeta.parquet_footer import ColumnStats, FileStats, WriteOptions
+from lakemeta.parquet_reader import open_parquet, read_batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
