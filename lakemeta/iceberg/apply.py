@@ -29,7 +29,7 @@ from lakemeta.iceberg.new_snapshot import Base, Draft, next_snapshot
 from lakemeta.iceberg.planning import REWRITE_DATA_FILES, branch_head
 from lakemeta.iceberg.rewrite import RewriteGroup
 from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup
-from lakemeta.iceberg.row_account import check_group, inputs_by_path
+from lakemeta.iceberg.row_account import check_group, check_sequence, inputs_by_path
 from lakemeta.iceberg.row_order import row_order
 from lakemeta.iceberg.scanning import live_deletes, scan
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
@@ -127,6 +127,7 @@ def _find_inputs(
     manifest_of: dict[str, str] = {}
 
     def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:
+        check_sequence(manifest, entry)
         found = entry.is_live and entry.data_file.file_path in wanted
         if found:
             manifest_of[entry.data_file.file_path] = manifest.manifest_path

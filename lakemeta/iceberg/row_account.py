@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.iceberg.manifest import FileContent
 from lakemeta.parquet_layout import check_layout, lost_row_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakemeta.iceberg.manifest import DataFile
+    from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from lakemeta.iceberg.scan import FileScanTask
 
 
@@ -55,6 +56,18 @@ def check_entry(file: DataFile) -> None:
         )
 
 
+def check_sequence(manifest: ManifestFile, entry: ManifestEntry) -> None:
+    """Raise CorruptMetadataError for a live file that is older than the manifest list says of its manifest.
+
+    By what the list says delete files are dropped as too old for every data file: its deleted rows would come back.
+    """
+    if entry.is_live and (entry.sequence_number or 0) < manifest.min_sequence_number:
+        raise CorruptMetadataError(
+            f"{entry.data_file.file_path} has the data sequence number {entry.sequence_number}, and the manifest list "
+            f"says that {manifest.min_sequence_number} is the least in {manifest.manifest_path}; nothing was rewritten"
+        )
+
+
 def check_size(file: DataFile, size: int) -> None:
     """Raise CorruptMetadataError unless a file of ``size`` bytes is as long as its manifest entry says.
 
@@ -72,7 +85,7 @@ def inputs_by_path(tasks: Iterable[FileScanTask], sequence_number: int) -> dict[
 
     Raises CorruptMetadataError for a file that is live twice: its rows count twice, and one of its two entries would
     go with the other. Also for one with a data sequence number that nobody can have given out: which deletes apply
-    would change with the number that the new files get.
+    would change with the number that the new files get. And for a delete file that is listed as a data file.
     """
     found: dict[str, FileScanTask] = {}
     for task in tasks:
@@ -86,6 +99,8 @@ def inputs_by_path(tasks: Iterable[FileScanTask], sequence_number: int) -> dict[
                 f"{path} has the data sequence number {task.sequence_number}, and its snapshot only "
                 f"{sequence_number}; nothing was rewritten"
             )
+        if task.data_file.content != FileContent.DATA:
+            raise CorruptMetadataError(f"{path} is a delete file, and is listed as a data file; nothing was rewritten")
         check_entry(task.data_file)
         found[path] = task
     return found

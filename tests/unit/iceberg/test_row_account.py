@@ -28,9 +28,16 @@ from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg import apply as apply_module
 from lakemeta.iceberg.datafile_reader import OpenFile
 from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.manifest import DataFile, FileContent
+from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileContent, ManifestEntry, ManifestFile
 from lakemeta.iceberg.planning import Place
-from lakemeta.iceberg.row_account import InputRows, check_entry, check_group, check_replaced, inputs_by_path
+from lakemeta.iceberg.row_account import (
+    InputRows,
+    check_entry,
+    check_group,
+    check_replaced,
+    check_sequence,
+    inputs_by_path,
+)
 from lakemeta.iceberg.scan import FileScanTask
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
 from lakemeta.storage import LocalStorage
@@ -90,9 +97,22 @@ def test_a_file_that_is_live_twice_is_refused() -> None:
     """Iceberg reads its rows twice, and removes both entries at once; and no number is newer than its snapshot."""
     task = FileScanTask(data_file("a", 10), 3)
     assert inputs_by_path([task], 3) == {"a": task}
-    for tasks, sentence in (([task, task], "listed twice"), ([attrs.evolve(task, sequence_number=4)], "number 4")):
+    delete = attrs.evolve(task, data_file=attrs.evolve(task.data_file, content=FileContent.POSITION_DELETES))
+    newer = attrs.evolve(task, sequence_number=4)
+    for tasks, sentence in (([task, task], "listed twice"), ([newer], "number 4"), ([delete], "is a delete file")):
         with pytest.raises(CorruptMetadataError, match=sentence):
             inputs_by_path(tasks, 3)
+
+
+def test_the_manifest_list_knows_the_oldest_file() -> None:
+    """Else delete files are dropped that still apply to it; entries of removed files say nothing."""
+    entry = ManifestEntry(EntryStatus.ADDED, 1, 3, 3, data_file("a", 1))
+    for least in (0, 3):
+        check_sequence(ManifestFile("m", 1, 0, min_sequence_number=least), entry)
+    older = ManifestFile("m", 1, 0, min_sequence_number=4)
+    check_sequence(older, attrs.evolve(entry, status=EntryStatus.DELETED))
+    with pytest.raises(CorruptMetadataError, match=r"a has the data sequence number 3, .* 4 is the least in m"):
+        check_sequence(older, entry)
 
 
 def stored(root: Path, name: str, start: int, rows: int, group: int) -> DataFile:
