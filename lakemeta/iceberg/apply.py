@@ -26,10 +26,11 @@ from lakemeta.iceberg.job_options import MAX_COMMITS, PARTIAL, JobOptions
 from lakemeta.iceberg.manifest_filter import file_key
 from lakemeta.iceberg.new_manifests import NewManifests
 from lakemeta.iceberg.new_snapshot import Base, Draft, next_snapshot
+from lakemeta.iceberg.plan_inputs import Inputs, find_inputs
 from lakemeta.iceberg.planning import REWRITE_DATA_FILES, branch_head
 from lakemeta.iceberg.rewrite import RewriteGroup
 from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup
-from lakemeta.iceberg.row_account import check_group, check_sequence, inputs_by_path
+from lakemeta.iceberg.row_account import check_group
 from lakemeta.iceberg.row_order import row_order
 from lakemeta.iceberg.scanning import live_deletes, scan
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
@@ -41,30 +42,20 @@ from lakemeta.plan import Rewrite
 from lakemeta.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lakemeta.events import Progress
     from lakemeta.executor import Executor
     from lakemeta.iceberg.commit import Surroundings
-    from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from lakemeta.iceberg.manifest import DataFile
     from lakemeta.iceberg.metadata import Snapshot, TableMetadata
     from lakemeta.iceberg.planning import Place
-    from lakemeta.iceberg.scan import FileScanTask
     from lakemeta.iceberg.scan_tasks import Packing
     from lakemeta.plan import Plan
 
 _log = logging.getLogger(__name__)
 
 ENGINE = {"engine-name": "lakemeta", "engine-version": __version__}
-
-
-@attrs.frozen(eq=False)
-class _Inputs:
-    """The groups of a plan as they are in the newest snapshot, and which manifest each of their files is in."""
-
-    head: Snapshot
-    groups: list[RewriteGroup]
-    manifest_of: Mapping[str, str]
 
 
 _Rewritten = tuple[RewriteGroup, RewrittenGroup]
@@ -109,65 +100,12 @@ def apply_rewrite(
     check_format(metadata.properties, write_parquet=job.write_parquet)
     done = _Done(found=left_behind(place.operations, metadata, executor))
     if rewrites:
-        inputs = _find_inputs(place, metadata, job, rewrites, executor)
+        inputs = find_inputs(place, metadata, job, rewrites, executor)
         mark = Mark(place.operations, world.new_uuid(), world.now_ms())
         progress = GroupProgress(inputs.groups, on_progress)
         shares = packing(plan.header.options, metadata)
         _Run(place, job, shares, metadata, inputs, executor, world, done, mark, progress).all()
     return _report(plan, place, done)
-
-
-def _find_inputs(
-    place: Place, metadata: TableMetadata, job: JobOptions, rewrites: Sequence[Rewrite], executor: Executor | None
-) -> _Inputs:
-    named = [_absolute(path, metadata) for op in rewrites for path in op.inputs]
-    wanted = set(named)
-    if len(wanted) < len(named):
-        raise CorruptMetadataError("the plan names a file twice, so its rows would be doubled; make the plan again")
-    manifest_of: dict[str, str] = {}
-
-    def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:
-        check_sequence(manifest, entry)
-        found = entry.is_live and entry.data_file.file_path in wanted
-        if found:
-            manifest_of[entry.data_file.file_path] = manifest.manifest_path
-        return found
-
-    head = branch_head(metadata, job.branch)
-    storage = place.operations.storage
-    found = () if head is None else scan(storage, metadata, head, executor, keep=keep)
-    tasks = inputs_by_path(found, head.sequence_number if head else 0)
-    missing = sorted(wanted - tasks.keys())
-    if head is None or missing:
-        raise StalePlanError(
-            f"{len(missing)} of the {len(wanted)} planned files are no longer in the table, the first of them "
-            f"{missing[0]}; make the plan again"
-        )
-    unknown = sorted({op.spec_id for op in rewrites} - metadata.specs_by_id.keys())
-    if unknown:
-        raise StalePlanError(f"the table no longer has partition spec {unknown[0]} of the plan; make the plan again")
-    return _Inputs(head, [_group(op, metadata, tasks) for op in rewrites], manifest_of)
-
-
-def _group(op: Rewrite, metadata: TableMetadata, tasks: dict[str, FileScanTask]) -> RewriteGroup:
-    found = [tasks[_absolute(path, metadata)] for path in op.inputs]
-    return RewriteGroup(
-        group=op.group,
-        partition=found[0].data_file.partition,
-        spec_id=op.spec_id,
-        tasks=tuple(found),
-        bytes=op.bytes,
-        split_size=op.split_size or op.bytes,
-        expected_outputs=op.expected_outputs,
-        max_output_size=op.max_output_size or op.bytes,
-    )
-
-
-def _absolute(path: str, metadata: TableMetadata) -> str:
-    """The location of a file that a plan names: relative to the table, or in full where it lies elsewhere."""
-    if path.startswith(("/", "file:")) or "://" in path:
-        return path
-    return f"{metadata.location.rstrip('/')}/{path}"
 
 
 @attrs.frozen(eq=False)
@@ -178,7 +116,7 @@ class _Run:
     job: JobOptions
     packing: Packing
     metadata: TableMetadata
-    inputs: _Inputs
+    inputs: Inputs
     executor: Executor | None
     world: Surroundings
     done: _Done

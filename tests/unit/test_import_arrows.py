@@ -68,6 +68,7 @@ ICEBERG_IO = [
     "inspect",
     "interrupted",
     "opening",
+    "plan_inputs",
     "planning",
     "pyiceberg_catalog",
     "rewrite_group",

@@ -1,0 +1,90 @@
+"""The inputs of a plan of rewrite_data_files, looked up in the newest snapshot (I/O)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakemeta.errors import CorruptMetadataError, StalePlanError
+from lakemeta.iceberg.planning import branch_head
+from lakemeta.iceberg.rewrite import RewriteGroup
+from lakemeta.iceberg.row_account import check_sequence, inputs_by_path
+from lakemeta.iceberg.scanning import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.iceberg.job_options import JobOptions
+    from lakemeta.iceberg.manifest import ManifestEntry, ManifestFile
+    from lakemeta.iceberg.metadata import Snapshot, TableMetadata
+    from lakemeta.iceberg.planning import Place
+    from lakemeta.iceberg.scan import FileScanTask
+    from lakemeta.plan import Rewrite
+
+
+@attrs.frozen(eq=False)
+class Inputs:
+    """The groups of a plan as they are in the newest snapshot, and which manifest each of their files is in."""
+
+    head: Snapshot
+    groups: list[RewriteGroup]
+    manifest_of: Mapping[str, str]
+
+
+def find_inputs(
+    place: Place, metadata: TableMetadata, job: JobOptions, rewrites: Sequence[Rewrite], executor: Executor | None
+) -> Inputs:
+    """The groups of a plan, with all deletes that apply to their files by now.
+
+    Raises StalePlanError if a file or partition spec is gone, CorruptMetadataError if rows would be lost or doubled.
+    """
+    named = [_absolute(path, metadata) for op in rewrites for path in op.inputs]
+    wanted = set(named)
+    if len(wanted) < len(named):
+        raise CorruptMetadataError("the plan names a file twice, so its rows would be doubled; make the plan again")
+    manifest_of: dict[str, str] = {}
+
+    def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:
+        check_sequence(manifest, entry)
+        found = entry.is_live and entry.data_file.file_path in wanted
+        if found:
+            manifest_of[entry.data_file.file_path] = manifest.manifest_path
+        return found
+
+    head = branch_head(metadata, job.branch)
+    storage = place.operations.storage
+    found = () if head is None else scan(storage, metadata, head, executor, keep=keep)
+    tasks = inputs_by_path(found, head.sequence_number if head else 0)
+    missing = sorted(wanted - tasks.keys())
+    if head is None or missing:
+        raise StalePlanError(
+            f"{len(missing)} of the {len(wanted)} planned files are no longer in the table, the first of them "
+            f"{missing[0]}; make the plan again"
+        )
+    unknown = sorted({op.spec_id for op in rewrites} - metadata.specs_by_id.keys())
+    if unknown:
+        raise StalePlanError(f"the table no longer has partition spec {unknown[0]} of the plan; make the plan again")
+    return Inputs(head, [_group(op, metadata, tasks) for op in rewrites], manifest_of)
+
+
+def _group(op: Rewrite, metadata: TableMetadata, tasks: dict[str, FileScanTask]) -> RewriteGroup:
+    found = [tasks[_absolute(path, metadata)] for path in op.inputs]
+    return RewriteGroup(
+        group=op.group,
+        partition=found[0].data_file.partition,
+        spec_id=op.spec_id,
+        tasks=tuple(found),
+        bytes=op.bytes,
+        split_size=op.split_size or op.bytes,
+        expected_outputs=op.expected_outputs,
+        max_output_size=op.max_output_size or op.bytes,
+    )
+
+
+def _absolute(path: str, metadata: TableMetadata) -> str:
+    """The location of a file that a plan names: relative to the table, or in full where it lies elsewhere."""
+    if path.startswith(("/", "file:")) or "://" in path:
+        return path
+    return f"{metadata.location.rstrip('/')}/{path}"
