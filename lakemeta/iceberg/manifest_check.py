@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 _SAME: Final = {"int": "number", "long": "number", "float": "real", "double": "real", "fixed": "bytes"}
 # Names by the format version from which every writer has them, as all engines have written them.
-_LIST: Final = {1: ("manifest_path", "manifest_length", "partition_spec_id"), 2: ("content", "sequence_number")}
-_LIST_2: Final = "min_sequence_number"
+_LIST: Final = {
+    1: ("manifest_path", "manifest_length", "partition_spec_id"),
+    2: ("content", "sequence_number", "min_sequence_number"),
+    3: ("first_row_id",),
+}
 _ENTRY: Final = {1: ("status", "snapshot_id", "data_file"), 2: ("sequence_number",)}
 _FILE: Final = {1: ("file_path", "file_format", "partition", "record_count", "file_size_in_bytes"), 2: ("content",)}
 _DELETES: Final = {2: ("equality_ids",), 3: ("referenced_data_file", "content_offset", "content_size_in_bytes")}
@@ -50,8 +53,7 @@ def _raise_if(problem: str | None, path: str) -> None:
 @lru_cache(maxsize=256)
 def _wrong_list(text: str, version: int) -> str | None:
     schema = avro.spelled_out(json.loads(text))
-    needed = [*_LIST[1], *((*_LIST[2], _LIST_2) if version > 1 else ())]
-    found = _missing(schema, needed)
+    found = _missing(schema, _since(_LIST, version))
     return found or next(_misfits(schema, avro_record("manifest_file", manifest_list_type(3)), ""), None)
 
 

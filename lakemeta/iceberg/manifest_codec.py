@@ -105,9 +105,16 @@ def _fits(partition: avro.Schema, values_by_name: Mapping[str, Any]) -> bool:
 def check_header(data: bytes, schema: avro.Schema, manifest: ManifestFile) -> None:
     """Raise CorruptMetadataError if a manifest of this schema lacks a field, or has one of a strange type.
 
-    Raises UnsupportedFeatureError if it says it is of a format version after 3.
+    Also if it says that it holds another content, or files of another spec, than the manifest list says. Raises
+    UnsupportedFeatureError if it says it is of a format version after 3.
     """
     path = manifest.manifest_path
+    header = avro.container_metadata(data, path)
+    content = b"deletes" if manifest.is_deletes else b"data"
+    listed = {"content": content, "partition-spec-id": b"%d" % manifest.partition_spec_id}
+    for name, expected in listed.items():
+        if header.get(name, expected) != expected:
+            raise CorruptMetadataError(f"{path} has {name} {header[name][:20]!r}, its manifest list says {expected!r}")
     check_entry_schema(schema, _format_version(data, path), path, deletes=manifest.is_deletes)
 
 

@@ -81,7 +81,9 @@ class Mutation:
 def make(seed: int, index: int, names: list[str]) -> Mutation:
     """The mutation of a number."""
     random = Random(f"{seed}/{index}")
-    table = tables.tables()[random.choice(names)]
+    formats = sorted({name.split()[0] for name in names})
+    chosen = random.choice(formats)
+    table = tables.tables()[random.choice([name for name in names if name.startswith(chosen)])]
     contents = table.contents()
     done, moved = mutate.mutate(contents, table.names, random)
     return Mutation(table, index, contents, tuple(done), moved)

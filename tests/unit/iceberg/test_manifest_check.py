@@ -103,6 +103,17 @@ def test_damaged_schemas_of_manifest_lists(stored: Any, change: Callable[[str], 
         read_manifest_list(damaged(stored[0], change), "list.avro")
 
 
+@pytest.mark.parametrize(("name", "value"), [("content", b"deletes"), ("content", b""), ("partition-spec-id", b"7")])
+def test_headers_that_contradict_the_list(stored: Any, name: str, value: bytes) -> None:
+    """A manifest that says of itself that it holds deletes, or files of another spec, is not the one listed."""
+    _, manifest, data, spec = stored
+    old = avro.container_metadata(data, "x")[name]
+    key = avro.encode_long(len(name)) + name.encode()
+    changed = data.replace(key + avro.encode_long(len(old)) + old, key + avro.encode_long(len(value)) + value)
+    with pytest.raises(CorruptMetadataError, match=f"has {name} "):
+        read_manifest(changed, manifest, spec)
+
+
 def test_wider_and_narrower_numbers_pass(stored: Any) -> None:
     """Writers differ in int and long, which are written alike."""
     _, manifest, data, spec = stored
