@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from generate.iceberg_schemas import (
     FLAT,
@@ -49,8 +50,6 @@ TRANSFORMS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "decimal(20, 0)": (("identity",), ("bucket", 3)),
     "decimal(38, 10)": (("identity",),),
     "fixed[13]": (("identity",), ("bucket", 2)),
-    "timestamp_ns": (("day",), ("hour",), ("bucket", 2)),
-    "timestamptz_ns": (("month",), ("day",), ("bucket", 2)),
     "uuid": (("bucket", 3), ("identity",)),
 }
 DEFAULTS: dict[str, Any] = {"int": 7, "string": "a default", "boolean": True, "double": -0.5}  # of new columns
@@ -64,7 +63,8 @@ class GrownTable:
         self.engine, self.name, self.scratch = engine, name, scratch
         self.random = random.Random(seed)
         self.version = self.random.choice((1, 2, 2, 2, 3, 3, 3))
-        self.spark = self.random.random() < 0.7
+        self.spark = self.random.random() < 0.7  # has a part in writing
+        self.readable = self.spark or self.random.random() < 0.5  # by Spark, whole: there are no types that it lacks
         self.keys = self.new = 0
         self.pools: dict[str, pa.Array] = {}
         self.last: pa.Table | None = None  # the rows of the last append
@@ -86,8 +86,10 @@ class GrownTable:
         return self.engine.schema(self.name)
 
     def _types(self) -> tuple[str, ...]:
-        java = tuple(t for t in JAVA if not self.spark or t not in SPARK_LACKS)
-        new = tuple(t for t in VERSION_3 if not self.spark) if self.version == 3 else ()
+        able = () if self.readable else SPARK_LACKS
+        java = tuple(t for t in JAVA if t in able or t not in SPARK_LACKS)
+        new = tuple(t for t in VERSION_3 if t in able or t not in SPARK_LACKS)
+        new = () if self.spark or self.version < 3 else new
         return self.random.choice((FLAT, FLAT + java + new, ("string", "long"), FLAT + java + new))
 
     def _spec(self, schema: Json) -> list[list[Any]]:
@@ -101,6 +103,10 @@ class GrownTable:
 
     def _few(self, field: Json) -> None:
         values = random_array(self.random, field["type"], 3, not field["required"])
+        if field["type"] == "string":  # they name directories
+            values = pc.utf8_slice_codeunits(values, 0, 30)
+        elif field["type"] == "binary":
+            values = pc.binary_slice(values, 0, 30)
         self.pools[field["name"]] = values
 
     def _order(self, schema: Json) -> list[list[str]]:
@@ -191,8 +197,12 @@ class GrownTable:
             self._call("java_append", path=self._file(rows), form=self._form())
 
     def _form(self) -> str:
-        """The format of a file of the Java API; no ORC with times, which lie beyond what Arrow reads from it."""
-        form = self.random.choice(FORMATS)
+        """The format of a file of the Java API.
+
+        No ORC with times, which lie beyond what Arrow reads from it; no other than Parquet with types that Spark lacks,
+        of which it reads the other columns there only.
+        """
+        form = self.random.choice(FORMATS) if self.readable else "PARQUET"
         times = any(holds(f["type"], lambda kind: kind.startswith("timestamp")) for f in self.schema["fields"])
         return "PARQUET" if form == "ORC" and times else form
 
@@ -236,7 +246,9 @@ class GrownTable:
         columns = [KEY]
         if self.random.random() < 0.5 and self.last is not None:
             columns = self._keys()
-            rows = self.last.select(columns).take(self.random.sample(range(len(self.last)), 20))
+            rows = self.last.select([name.split(".")[0] for name in columns]).take(
+                self.random.sample(range(len(self.last)), 20)
+            )
         else:
             keys = self.random.sample(range(self.keys), self.random.choice((1, 30, 100)))
             rows = pa.table([pa.array(keys, pa.int64())], schema=self.last_schema(columns))
@@ -254,7 +266,13 @@ class GrownTable:
         same = [f.name for f in self.last_schema(self.last.column_names) if f.equals(self.last.schema.field(f.name))]
         kinds = {f["name"]: str(f["type"]) for f in self.schema["fields"]}
         able = [name for name in same if kinds[name] in TRANSFORMS]
-        return self.random.sample(able, min(len(able), self.random.choice((1, 2)))) or [KEY]
+        for name in same:  # the fields of structs, which may be null themselves
+            kind = self.last.schema.field(name).type
+            inner = _by_name(self.schema, name)
+            if pa.types.is_struct(kind):
+                able += [f"{name}.{f['name']}" for f in inner["fields"] if str(f["type"]) in TRANSFORMS]
+        chosen = self.random.sample(able, min(len(able), self.random.choice((1, 2)))) or [KEY]
+        return chosen if len({name.split(".")[0] for name in chosen}) == len(chosen) else chosen[:1]
 
     def positions(self) -> None:
         """Position deletes by the Java API; in version 3 a vector, if the file has no deletes yet."""
@@ -294,7 +312,11 @@ class GrownTable:
         if not self.pools:
             return
         name = self.random.choice(sorted(self.pools))
-        kind = next(f["type"] for f in self.schema["fields"] if f["name"] == name)
+        kind = _by_name(self.schema, name)
         transform, *width = self.random.choice(TRANSFORMS[kind])
         if transform != "identity":
             self._call("evolve_spec", transform=transform, arguments=[name, *width])
+
+
+def _by_name(schema: Json, name: str) -> Json:
+    return next(f["type"] for f in schema["fields"] if f["name"] == name)

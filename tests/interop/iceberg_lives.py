@@ -85,7 +85,7 @@ class Life:
             differs = difference(read(), self.rows)
         except EngineError as error:
             lines = str(error).splitlines()
-            differs = "; ".join([lines[0], *(line for line in lines if line.startswith("Caused by"))])
+            differs = "; ".join([*lines[:2], *(line for line in lines[2:] if line.startswith("Caused by"))])
         except Exception:
             differs = traceback.format_exc(limit=-3)[-1500:]
         if differs:
@@ -116,6 +116,7 @@ class Life:
             "max-file-group-input-files": "2",
             "use-starting-sequence-number": "false",
             "rewrite-job-order": "bytes-desc",
+            "output-spec-id": "0",
         }
         return {key: value for key, value in possible.items() if self.random.random() < 0.1}
 
