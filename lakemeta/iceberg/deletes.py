@@ -31,15 +31,23 @@ _Key = tuple[int, tuple[Value, ...]]
 def referenced_data_file(file: DataFile) -> str | None:
     """The one data file that a position delete file is about, or None if it may be about several.
 
-    It is named by ``referenced_data_file``, or by equal bounds of the file_path column.
+    It is named by ``referenced_data_file``, or by equal bounds of the file_path column. Raises CorruptMetadataError
+    if the two are different files: by one of them, rows would come back.
     """
     if file.content != FileContent.POSITION_DELETES:
         return None
-    if file.referenced_data_file is not None:
-        return file.referenced_data_file
     lower = (file.lower_bounds or {}).get(FILE_PATH_ID)
     upper = (file.upper_bounds or {}).get(FILE_PATH_ID)
-    return lower.decode() if lower is not None and lower == upper else None
+    bound = lower if lower is not None and lower == upper else None
+    named = file.referenced_data_file
+    if bound is not None and named is not None and bound != named.encode():
+        raise CorruptMetadataError(
+            f"{file.file_path} has deletes of {bound!r:.200}, and says they are of {named!r:.200}"
+        )
+    try:
+        return bound.decode() if named is None and bound is not None else named
+    except UnicodeDecodeError as error:
+        raise CorruptMetadataError(f"{file.file_path} has deletes of a file whose name is no text") from error
 
 
 def partition_key(partition: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -30,6 +30,10 @@ def equality(name: str, **more: Any) -> DataFile:
     return delete_file(name, EQUALITY, **({"equality_ids": (1,), "partition": ("a",)} | more))
 
 
+def _bounded(path: bytes) -> dict[str, Any]:
+    return {"lower_bounds": {FILE_PATH_ID: path}, "upper_bounds": {FILE_PATH_ID: path}}
+
+
 def vector(name: str, path: str, **more: Any) -> DataFile:
     return delete_file(name, file_format="PUFFIN", referenced_data_file=path, **({"partition": ("a",)} | more))
 
@@ -58,6 +62,9 @@ def test_a_position_delete_that_names_a_file_reaches_that_file_alone() -> None:
     assert applied(FILE, 1, deletes) == ["w", "b", "n"]
     assert applied(data_file("other", partition=("a",)), 1, deletes) == ["w"]
     assert [referenced_data_file(d) for d, _ in deletes] == [FILE.file_path, FILE.file_path, None]
+    for wrong, words in ({"referenced_data_file": "other"}, "says they are of 'other'"), (_bounded(b"\xff"), "no text"):
+        with pytest.raises(CorruptMetadataError, match=words):
+            referenced_data_file(delete_file("x", partition=("a",), **(bounds | wrong)))
     assert referenced_data_file(equality("e")) is None
 
 
