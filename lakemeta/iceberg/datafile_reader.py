@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -15,6 +16,7 @@ from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeat
 from lakemeta.executor import batched
 from lakemeta.iceberg.arrow import FIELD_ID
 from lakemeta.iceberg.values import scaled
+from lakemeta.orc_timestamps import OUT_OF_RANGE, WideTimestamps
 from lakemeta.parquet_reader import open_parquet, read_batches, row_group_middles
 from lakemeta.row_sort import BATCH_BYTES, rows_of
 
@@ -92,7 +94,7 @@ def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> Op
         if kind == "PARQUET":
             opened = _open_parquet(source)
         elif kind == "ORC":
-            opened = _open_orc(source)
+            opened = _open_orc(source, where)
         else:
             opened = _open_avro(source if isinstance(source, bytes) else source.read(), where)
     return attrs.evolve(opened, read=lambda columns, part: _guarded(opened.read(columns, part), where))
@@ -123,8 +125,9 @@ def _open_parquet(source: BinaryIO | bytes) -> OpenFile:
     return OpenFile(file.schema_arrow, read, file.metadata.num_rows, lambda: row_group_middles(file))
 
 
-def _open_orc(source: BinaryIO | bytes) -> OpenFile:
-    file = orc.ORCFile(pa.BufferReader(source) if isinstance(source, bytes) else source)
+def _open_orc(source: BinaryIO | bytes, where: str) -> OpenFile:
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source
+    file = orc.ORCFile(stream)
 
     def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:
         return _rows_of(stripes(columns), part)
@@ -132,9 +135,17 @@ def _open_orc(source: BinaryIO | bytes) -> OpenFile:
     def stripes(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = list(columns) or file.schema.names[:1]  # rows count even if no column is wanted
         for stripe in range(file.nstripes):
-            batch = file.read_stripe(stripe, columns=wanted).select(list(columns))
+            batch = read_stripe(stripe, wanted).select(list(columns))
             rows = rows_of(batch.num_rows, batch.nbytes)
             yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
+
+    def read_stripe(stripe: int, columns: list[str]) -> pa.RecordBatch:
+        try:
+            return file.read_stripe(stripe, columns=columns)
+        except pa.ArrowInvalid as error:
+            if OUT_OF_RANGE not in str(error):
+                raise
+        return WideTimestamps.open(stream, file.schema, where).read_stripe(stripe, columns)
 
     return OpenFile(file.schema, read, file.nrows)
 

@@ -202,7 +202,7 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(array.type) and array.type.unit == wanted.unit:
         return array.view(wanted)  # an instant is an instant, whatever zone the file names
     # ORC keeps nanoseconds; what an Iceberg type cannot hold is cut as Iceberg's reader cuts it.
-    exact = not (pa.types.is_timestamp(wanted) and pa.types.is_timestamp(array.type))
+    exact = not (pa.types.is_timestamp(wanted) and pa.types.is_timestamp(array.type)) or wanted.unit == "ns"
     return array.cast(wanted, safe=exact)
 
 
