@@ -65,13 +65,13 @@ class Door:
         Raises CorruptMetadataError for a path outside or of another shape, UnsupportedFeatureError for one behind a
         symbolic link.
         """
+        links = {area.base: Links(self.storage, area.base) for area in self.areas}
         proven: set[tuple[str, str]] = set()
         for path in paths:
-            area = self._area(path, _FILES)
-            folder = path.rpartition("/")[0]
-            if (area.base, folder) not in proven:
-                self._refuse_links(area.base, folder, path)
-                proven.add((area.base, folder))
+            base, folder = self._area(path, _FILES).base, path.rpartition("/")[0]
+            if (base, folder) not in proven:
+                _refuse_links(links[base], folder, path)
+                proven.add((base, folder))
 
     def delete_files(self, paths: Sequence[str]) -> list[Outcome]:
         """Delete files: an Outcome each, in the order given. Raises as :meth:`check_files`, with nothing deleted."""
@@ -80,7 +80,7 @@ class Door:
 
     def check_directory(self, path: str) -> None:
         """Raise, as :meth:`check_files`, unless the directory may go."""
-        self._refuse_links(self._area(path, _DIRECTORIES).base, path, path)
+        _refuse_links(Links(self.storage, self._area(path, _DIRECTORIES).base), path, path)
 
     def delete_directory(self, path: str) -> None:
         """Delete a directory with everything in it; absent is fine. Raises as :meth:`check_directory`."""
@@ -97,19 +97,25 @@ class Door:
             f"{path!r} was to be deleted, which is nothing that lakemeta deletes in {where}; nothing was done"
         )
 
-    def _refuse_links(self, base: str, folder: str, path: str) -> None:
-        if is_behind_link(self.storage, base, folder[len(base) + 1 :]):
-            raise UnsupportedFeatureError(
-                f"{path} lies behind a symbolic link in {base}, and lakemeta deletes nothing there; put the "
-                "directory itself in the place of the link, or take it out of the table"
-            )
+
+class Links:
+    """Tells what lies behind symbolic links below ``base``; the base itself is resolved once."""
+
+    def __init__(self, storage: Storage, base: str) -> None:
+        self.storage, self.base = storage, base
+        self._resolved = storage.resolve(base).rstrip("/")
+
+    def hide(self, directory: str) -> bool:
+        """True if a directory, relative to the base, is a link or lies behind one."""
+        return bool(directory) and self.storage.resolve(f"{self.base}/{directory}") != f"{self._resolved}/{directory}"
 
 
-def is_behind_link(storage: Storage, base: str, directory: str) -> bool:
-    """True if a directory, relative to ``base``, is a symbolic link or lies behind one that is below ``base``."""
-    if not directory:
-        return False
-    return storage.resolve(f"{base}/{directory}") != f"{storage.resolve(base).rstrip('/')}/{directory}"
+def _refuse_links(links: Links, folder: str, path: str) -> None:
+    if links.hide(folder[len(links.base) + 1 :]):
+        raise UnsupportedFeatureError(
+            f"{path} lies behind a symbolic link in {links.base}, and lakemeta deletes nothing there; put the "
+            "directory itself in the place of the link, or take the link out of the table"
+        )
 
 
 def _lies_below(base: str, path: str) -> bool:

@@ -102,11 +102,15 @@ def clean_metadata(earliest: str, last_commit: str, savepoints: Sequence[str] = 
 
 
 def clean_plan(
-    deletes: Mapping[str, Sequence[str]], drops: Sequence[str] | None = (), bootstrap: bool = False, version: int = 2
+    deletes: Mapping[str, Sequence[str]],
+    drops: Sequence[str] | None = (),
+    bootstrap: bool = False,
+    version: int = 2,
+    earliest: float = 1,
 ) -> bytes:
-    """A requested clean that deletes these paths by partition."""
+    """A requested clean that deletes these paths by partition and retains commits from an hour on."""
     record = {
-        "earliestInstantToRetain": {"timestamp": at(1), "action": "commit", "state": "COMPLETED"},
+        "earliestInstantToRetain": {"timestamp": at(earliest), "action": "commit", "state": "COMPLETED"},
         "lastCompletedCommitTimestamp": at(1),
         "policy": "KEEP_LATEST_COMMITS",
         "filesToBeDeletedPerPartition": {},
@@ -218,10 +222,11 @@ class TableFiles:
         self.put(f"{at(self.hour)}.inflight" if action == "commit" else f"{at(self.hour)}.{action}.inflight", b"")
         return self._tick()
 
-    def schedule_clustering(self) -> str:
-        """Request a clustering."""
+    def schedule_clustering(self, paths: Sequence[str] = ()) -> str:
+        """Request a clustering of slices, given by the paths of their base files."""
         action = "clustering" if self.version >= 8 else "replacecommit"
-        record = {"operationType": "CLUSTER", "extraMetadata": {}, "version": 1}
+        plan = {"inputGroups": [{"slices": [{"dataFilePath": path} for path in paths]}]}
+        record = {"operationType": "CLUSTER", "clusteringPlan": plan, "extraMetadata": {}, "version": 1}
         self.put(f"{at(self.hour)}.{action}.requested", avro("HoodieRequestedReplaceMetadata", record))
         return self._tick()
 
@@ -340,11 +345,41 @@ _COMPACTION_PLAN = {
         )
     ],
 }
+_CLUSTERING_PLAN = {
+    "type": "record",
+    "name": "HoodieClusteringPlan",
+    "fields": [
+        _optional(
+            "inputGroups",
+            {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "HoodieClusteringGroup",
+                    "fields": [
+                        _optional(
+                            "slices",
+                            {
+                                "type": "array",
+                                "items": {
+                                    "type": "record",
+                                    "name": "HoodieSliceInfo",
+                                    "fields": [_optional(name, "string") for name in ("dataFilePath", "fileId")],
+                                },
+                            },
+                        )
+                    ],
+                },
+            },
+        )
+    ],
+}
 _REQUESTED_REPLACE = {
     "type": "record",
     "name": "HoodieRequestedReplaceMetadata",
     "fields": [
         _optional("operationType", "string"),
+        _optional("clusteringPlan", _CLUSTERING_PLAN),
         _optional("extraMetadata", {"type": "map", "values": "string"}),
         {"name": "version", "type": "int", "default": 1},
     ],

@@ -23,7 +23,7 @@ import attrs
 from lakemeta.errors import CorruptMetadataError, StorageError
 from lakemeta.hudi.commit import Clock, InstantWriter
 from lakemeta.hudi.doors import data_door
-from lakemeta.hudi.execute import Executed, check_plan, execute_clean, read_requested
+from lakemeta.hudi.execute import Executed, execute_clean, read_requested
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.lock import TableLock, table_lock
 from lakemeta.hudi.metadata import (
@@ -37,6 +37,7 @@ from lakemeta.hudi.metadata_off import drop_metadata_table
 from lakemeta.hudi.metadata_sync import newest_time
 from lakemeta.hudi.metadata_table.table import DROP_ADVICE
 from lakemeta.hudi.options import CleanOptions, FailedWrites
+from lakemeta.hudi.plan_check import check_plan
 from lakemeta.hudi.planning import Place, timezone
 from lakemeta.hudi.rollback_apply import Failures, find_failures, notes, undo
 from lakemeta.hudi.staleness import planned_failures, refuse_foreign, refuse_stale
@@ -85,7 +86,7 @@ def begin(
     failures = _failures(place, plan, options, state, executor, clock)
     refuse_stale(place, plan, options, state, executor, has_work=has_work(plan))
     # A bad path is found before the plan is requested: a pending clean that cannot be executed blocks the table.
-    check_plan(data_door(place.storage, place.root), place.root, cleaner_plan(place, plan, state), state)
+    check_plan(data_door(place.storage, place.root), place.root, cleaner_plan(place, plan, state), state, executor)
     if drop_metadata and state.config.has_metadata_table:
         with lock.held():
             state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config))
@@ -128,7 +129,9 @@ def run(applying: Applying) -> Report:
         for clean in applying.state.emptied_cleans:
             applying.writer.reopen(clean)
         requested = _request(applying)
-    executed = [_execute(applying, instant) for instant in (*waiting, *([requested] if requested else []))]
+    executed = [_execute(applying, instant) for instant in waiting]
+    if requested:
+        executed.append(_execute(applying, requested, judged=True))  # before it was requested
     return report(applying.place, applying.plan, executed, rolled_back, settled)
 
 
@@ -163,11 +166,11 @@ def _request(applying: Applying) -> Instant | None:
     return applying.writer.requested("clean", newest, content)
 
 
-def _execute(applying: Applying, pending: Instant) -> Executed:
+def _execute(applying: Applying, pending: Instant, *, judged: bool = False) -> Executed:
     place, executor = applying.place, applying.executor
     state = load_state(place.storage, place.root, executor)  # an earlier clean of this run has changed it
-    drop_savepointed = applying.options.drop_savepointed
-    return execute_clean(applying.writer, state, pending, executor, applying.lock, drop_savepointed=drop_savepointed)
+    drop = applying.options.drop_savepointed
+    return execute_clean(applying.writer, state, pending, executor, applying.lock, drop_savepointed=drop, judged=judged)
 
 
 def _check_waiting(applying: Applying) -> None:
@@ -175,7 +178,7 @@ def _check_waiting(applying: Applying) -> None:
     place, state = applying.place, applying.state
     for clean in state.unfinished_cleans:
         _, waiting = read_requested(applying.writer, clean)
-        check_plan(data_door(place.storage, place.root), place.root, waiting, state)
+        check_plan(data_door(place.storage, place.root), place.root, waiting, state, applying.executor)
 
 
 def _settle_metadata(applying: Applying) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ import attrs
 
 from lakemeta.errors import CorruptMetadataError, PathExistsError, StalePlanError, StorageError
 from lakemeta.hudi.boundary import format_instant, moment_of
-from lakemeta.hudi.doors import metadata_door
+from lakemeta.hudi.doors import emptied_door
 from lakemeta.hudi.timeline import Instant, State, instant_file_name, parse_instant
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class InstantWriter:
             path = f"{self.root}/{self.config.timeline_folder}/{done.file_name}"
             if done.size:
                 raise StalePlanError(f"{done} was executed by somebody else meanwhile; look at the table again")
-            (outcome,) = metadata_door(self.storage, self.root).delete_files([path])
+            (outcome,) = emptied_door(self.storage, self.root).delete_files([path])
             if not outcome.done:
                 raise StorageError(f"{path} is empty and could not be deleted: {outcome.error}")
 

@@ -82,6 +82,7 @@ def clean_context(
         {name: savepoint for savepoint, names in sorted(state.savepoints.items(), reverse=True) for name in names},
         {(operation.partition, operation.file_id): operation for operation in operations},
         options.drop_savepointed,
+        state.pinned,
     )
 
 

@@ -68,8 +68,10 @@ def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Execu
     checks = (
         *pending,
         _failed_deletions,
+        _left_out,
         _archived_ahead,
         _savepoints,
+        _savepoints_lost,
         _missing,
         _orphans,
         _metadata_table,
@@ -172,6 +174,12 @@ def _failed_deletions(patient: _Patient) -> Iterator[Finding]:
         yield Finding("failed_deletions", "wrong", sentence, size)
 
 
+def _left_out(patient: _Patient) -> Iterator[Finding]:
+    for row in patient.rows:
+        if row.left_out:
+            yield Finding("left_out", "wrong", f"{row.note}; put the directory itself there, or take it out")
+
+
 def _archived_ahead(patient: _Patient) -> Iterator[Finding]:
     if patient.decision.scope.commits is None and "archived" in patient.decision.scope.reason:
         sentence = f"{patient.decision.scope.reason}, so the next clean looks at the whole table; clean more often"
@@ -195,6 +203,19 @@ def _savepoints(patient: _Patient) -> Iterator[Finding]:
             yield Finding("savepoint", "note", sentence, pinned[at])
 
 
+def _savepoints_lost(patient: _Patient) -> Iterator[Finding]:
+    """Files that savepoints name and that are not there, in partitions that have files."""
+    for row in patient.rows:
+        there = {file.name for file in row.files}
+        lost = sorted(patient.state.pinned.get(row.partition, {}).keys() - there) if there else []
+        if lost:
+            sentence = (
+                f"{count_of(len(lost), 'file')} that savepoints name in {row.partition or 'the table'} is not there: "
+                f"{examples(lost)}; nothing there is cleaned until those savepoints are deleted"
+            )
+            yield Finding("savepoint_lost", "wrong", sentence)
+
+
 def _missing(patient: _Patient) -> Iterator[Finding]:
     """Newest base files that completed commits wrote and that are not there."""
     timeline = patient.state.timeline
@@ -209,10 +230,13 @@ def _missing(patient: _Patient) -> Iterator[Finding]:
                 if base is not None:
                     newest[partition, base.file_id] = name
     there = {file.name for file in _judged(patient)}
+    hidden = tuple(f"{row.partition}/" for row in patient.rows if row.left_out)
     missing = sorted(
         f"{partition}/{name}" if partition else name
         for (partition, file_id), name in newest.items()
-        if name not in there and (partition, file_id) not in patient.state.replaced
+        if name not in there
+        and (partition, file_id) not in patient.state.replaced
+        and not f"{partition}/".startswith(hidden)
     )
     if missing:
         sentence = (

@@ -4,11 +4,11 @@ Rules of this module:
 
 1. Data: any file or directory of the table that is neither its ``.hoodie`` nor has one on the way there, whose case
    does not matter. What of it is to go is for plans to say; a door only bounds them.
-2. Metadata, by shape and nothing else: pending instants of the data table, of completed ones cleans alone, which may be
-   empty; heartbeats; the lock
+2. Metadata, by shape and nothing else: pending instants of the data table, never completed ones; heartbeats; the lock
    file; the backup of the properties; the marker directory of an instant; the metadata table as a whole, its log files
    and its delta commits.
-3. A lock file may lie outside the table, where the options say.
+3. A completed clean, by a door of its own: it goes if it is empty, and is executed again.
+4. A lock file may lie outside the table, where the options say.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ _PARTS: Final = r"(?:[^/]+/)*"
 _METADATA_FILES: Final = "|".join(
     (
         rf"\.hoodie/{_PARTS}{_INSTANT}(?:\.[a-z]+)?\.(?:inflight|requested)",
-        rf"\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.clean",
         rf"\.hoodie/\.heartbeat/{_INSTANT}",
         r"\.hoodie/hoodie\.properties\.backup",
         rf"\.hoodie/metadata/\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.deltacommit",
@@ -44,6 +43,11 @@ def data_door(storage: Storage, root: str) -> Door:
 def metadata_door(storage: Storage, root: str) -> Door:
     """The door for what lies in ``.hoodie``; ``root`` is the data table's, also for its metadata table's files."""
     return Door(storage, (Area(root, _METADATA_FILES, _METADATA_DIRECTORIES),))
+
+
+def emptied_door(storage: Storage, root: str) -> Door:
+    """The door for completed cleans, of which those go that a crash left empty."""
+    return Door(storage, (Area(root, rf"\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.clean"),))
 
 
 def lock_door(storage: Storage, path: str) -> Door:

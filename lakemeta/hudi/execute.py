@@ -2,12 +2,12 @@
 
 Rules of this module (``CleanActionExecutor``):
 
-1. The plan is read from ``<ts>.clean.requested``; every path in it must be a data file's inside the table, in the
-   partition it is listed under and not in ``.hoodie``, and no completed savepoint may name it. Otherwise nothing is
-   deleted.
+1. The plan is read from ``<ts>.clean.requested`` and checked (see :mod:`lakemeta.hudi.plan_check`). If it names what
+   must stay, nothing is deleted.
 2. Files go before the directories of dropped partitions, and all of it before the clean completes: a crash leaves a
    pending clean, which the next run, ours or the engine's, executes again. A file that is gone counts as done.
-3. A directory is dropped only if whatever data files are left in it belong to replaced file groups.
+3. A directory is dropped only if whatever data files are left in it belong to replaced file groups that the plan does
+   not retain and no pending operation reads, and if no other table lies in it.
 4. A metadata table is told of the clean before it completes (see :mod:`lakemeta.hudi.metadata_sync`).
 5. A file that cannot be deleted is recorded in ``failedDeleteFiles``, and the clean completes, as Hudi does.
 """
@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.doors import data_door
-from lakemeta.hudi.filenames import parse_base_file, parse_log_file
 from lakemeta.hudi.listing import METADATA_FOLDER
 from lakemeta.hudi.metadata import (
     CLEAN_PLAN_VERSION,
@@ -30,8 +29,8 @@ from lakemeta.hudi.metadata import (
     encode_clean_metadata,
 )
 from lakemeta.hudi.metadata_sync import prepare_clean, tell_clean
+from lakemeta.hudi.plan_check import check_names, check_plan, data_file
 from lakemeta.hudi.timeline import Instant, State
-from lakemeta.paths import inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from lakemeta.deletion import Door
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import InstantWriter
-    from lakemeta.hudi.filenames import BaseFile, LogFile
     from lakemeta.hudi.lock import TableLock
     from lakemeta.hudi.state import TableState
     from lakemeta.report import Outcome
@@ -73,8 +71,9 @@ def execute_clean(
     lock: TableLock,
     *,
     drop_savepointed: bool,
+    judged: bool = False,
 ) -> Executed:
-    """Execute one pending clean to its end.
+    """Execute one pending clean to its end; ``judged`` says that its plan was, on the table as it is.
 
     Raises:
         CorruptMetadataError: its plan is damaged or names a path outside the table or under a savepoint, or the
@@ -84,7 +83,7 @@ def execute_clean(
     started = perf_counter()
     root, door = writer.root, data_door(writer.storage, writer.root)
     content, plan = read_requested(writer, pending)
-    paths = check_plan(door, root, plan, state)
+    paths = check_names(door, root, plan, state) if judged else check_plan(door, root, plan, state, executor)
     prepared = prepare_clean(writer, state.timeline, pending.requested, plan)
     writer.inflight(pending, content)
     flat = [path for listed in paths.values() for path in listed]
@@ -109,55 +108,6 @@ def read_requested(writer: InstantWriter, pending: Instant) -> tuple[bytes, Clea
             f"{path} is empty, so the clean that was being requested is not known; delete that file and clean again"
         )
     return content, decode_cleaner_plan(content, path)
-
-
-def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
-    """The store paths of a plan by partition, each checked (rule 1) and such that the door lets it through."""
-    checked = _check_paths(root, plan, state)
-    door.check_files(path for listed in checked.values() for path in listed)
-    return checked
-
-
-def _check_paths(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
-    pinned = {name: savepoint for savepoint, names in state.savepoints.items() for name in names}
-    checked: dict[str, list[str]] = {}
-    for partition, files in plan.files.items():
-        folder = _data_folder(root, partition)
-        for file in files:
-            path = inside(root, file.path)
-            parent, _, name = path.rpartition("/")
-            if file.is_bootstrap_base:
-                raise UnsupportedFeatureError(
-                    f"the clean plan deletes the bootstrap base file {path}; run it with Hudi"
-                )
-            if parent != folder:
-                raise CorruptMetadataError(
-                    f"the clean plan lists {path} under partition {partition!r}; nothing was done"
-                )
-            if _data_file(name) is None:
-                raise CorruptMetadataError(f"the clean plan deletes {path}, which is no data file; nothing was done")
-            if name in pinned:
-                raise CorruptMetadataError(
-                    f"the clean plan deletes {path}, which savepoint {pinned[name]} needs; delete the savepoint with "
-                    "Hudi, or the plan's .clean.requested file, and clean again"
-                )
-            checked.setdefault(partition, []).append(path)
-    for partition in plan.partitions_to_delete or ():
-        _data_folder(root, partition)
-    return checked
-
-
-def _data_folder(root: str, partition: str) -> str:
-    """The store path of a partition, which must lie in the table and not in the table's metadata."""
-    if not partition:
-        return root
-    if partition.partition("/")[0] == METADATA_FOLDER:
-        raise CorruptMetadataError(f"the clean plan deletes in {partition}, the table's own metadata; nothing was done")
-    return inside(root, f"{root}/{partition}")
-
-
-def _data_file(name: str) -> BaseFile | LogFile | None:
-    return parse_base_file(name, 0) or parse_log_file(name, 0)
 
 
 def clean_metadata(plan: CleanerPlan, done: Executed, root: str) -> dict[str, Any]:
@@ -228,7 +178,9 @@ def _in_the_way(
     pinned = set() if drop_savepointed else set().union(*state.savepoints.values())
     folder = f"{root}/{partition}"
     for entry in storage.walk(folder) if storage.exists(folder) else ():
-        file = _data_file(entry.name)
+        if f"/{METADATA_FOLDER}/" in entry.path[len(folder) :]:
+            yield f"{entry.path} is another table's"
+        file = data_file(entry.name)
         if file is None:
             continue
         if entry.path != f"{folder}/{entry.name}":
@@ -237,5 +189,10 @@ def _in_the_way(
             continue
         if entry.name in pinned:
             yield f"a savepoint names {entry.name}"
-        if (partition, file.file_id) not in state.replaced:
+        if entry.name in state.needed:
+            yield f"the pending {state.needed[entry.name]} reads {entry.name}"
+        replaced_at = state.replaced.get((partition, file.file_id))
+        if replaced_at is None:
             yield f"{entry.name} is in no replaced file group"
+        elif plan.earliest and replaced_at >= plan.earliest[0]:
+            yield f"{entry.name} was replaced at {replaced_at}, which the plan retains"

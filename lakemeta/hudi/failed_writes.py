@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from lakemeta.hudi.timeline import Instant, Timeline
 
-_ACTIONS: Final = ("commit", "deltacommit", "replacecommit")
+WRITE_ACTIONS: Final = ("commit", "deltacommit", "replacecommit")
 
 
 def pending_writes(timeline: Timeline, clusterings: frozenset[str]) -> Timeline:
     """The writes that have not completed (rule 1); ``clusterings`` are the pending clusterings of table version 6."""
-    return timeline.pending.where(lambda i: i.action in _ACTIONS and i.requested not in clusterings)
+    return timeline.pending.where(lambda i: i.action in WRITE_ACTIONS and i.requested not in clusterings)
 
 
 def is_alive(instant: str, heartbeats: Mapping[str, int], options: CleanOptions, now_ms: int) -> bool:

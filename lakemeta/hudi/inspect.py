@@ -10,7 +10,7 @@ import attrs
 
 from lakemeta.hudi.decision import clean_context
 from lakemeta.hudi.filegroup import build_file_groups
-from lakemeta.hudi.listing import find_partitions, list_partition
+from lakemeta.hudi.listing import LeftOut, find_partitions, list_partition
 from lakemeta.hudi.load import load_archive, load_state
 from lakemeta.hudi.options import CleanOptions
 
@@ -73,7 +73,8 @@ def inspect(place: Place, executor: Executor) -> HudiFacts:
     """Read the timeline and list every partition once."""
     state = load_state(place.storage, place.root, executor)
     context = clean_context(state, CleanOptions(), state.timeline, "")
-    partitions = list(find_partitions(place.storage, place.root, executor))
+    found = find_partitions(place.storage, place.root, executor)
+    partitions = [partition for partition in found if not isinstance(partition, LeftOut)]
     counts = executor.map_batches(partial(_count, place.storage, place.root, context), partitions, batch_size=8)
     totals = _Counts(*map(sum, zip(_Counts(0, 0, 0, 0, 0, 0), *counts, strict=True)))
     return _facts(place, state, len(partitions), totals)

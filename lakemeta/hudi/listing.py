@@ -1,7 +1,13 @@
 """Finds partitions and judges their files where they are listed (I/O; the functions are shipped to workers).
 
-A directory with a partition metadata file is a partition and is not descended into; other directories are walked
-through, level by level. Each directory is listed once. Results are plain tuples, small to ship.
+Rules of this module:
+
+1. A directory with a partition metadata file is a partition and is not descended into; other directories are walked
+   through, level by level. Each directory is listed once. Results are plain tuples, small to ship.
+2. Unlike Hudi, a directory that is a symbolic link, or lies behind one, is left out and told: what is behind it may
+   belong to another table, may be a partition of this one by another name, or may be a circle. So is a directory with a
+   ``.hoodie`` of its own, which is another table.
+3. A partition is named by a path relative to the table without empty, ``.`` or ``..`` parts, outside ``.hoodie``.
 """
 
 from __future__ import annotations
@@ -9,11 +15,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from lakemeta.errors import PathNotFoundError, UnsupportedFeatureError
+from lakemeta.deletion import Links
+from lakemeta.errors import CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.executor import nearby
 from lakemeta.hudi.clean import CleanContext, PartitionPlan, plan_partition
 from lakemeta.hudi.filenames import is_partition_metadata
-from lakemeta.paths import is_text
+from lakemeta.paths import is_text, relative
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,12 +44,24 @@ class FileRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """One planned partition; ``drop`` if its directory goes, ``note`` for a person."""
+    """One planned partition; ``drop`` if its directory goes, ``note`` for a person; ``left_out`` by rule 2."""
 
     partition: str
     drop: bool
     note: str | None
     files: list[FileRow]
+    left_out: bool = False
+
+
+class LeftOut(NamedTuple):
+    """A directory that is left out (rule 2), and a sentence that says why."""
+
+    directory: str
+    sentence: str
+
+    def row(self) -> PartitionRow:
+        """The row of a partition of which nothing is cleaned."""
+        return PartitionRow(self.directory, False, f"{self.sentence}; nothing in it was looked at", [], left_out=True)
 
 
 class _Subdirectories(NamedTuple):
@@ -89,8 +108,8 @@ def plan_files(
         yield PartitionRow(partition, planned.drop, planned.note, list(_rows(planned, explain)))
 
 
-def find_partitions(storage: Storage, root: str, executor: Executor) -> Iterator[str]:
-    """The partitions of the table, in the order in which they are found."""
+def find_partitions(storage: Storage, root: str, executor: Executor) -> Iterator[str | LeftOut]:
+    """The partitions of the table, and what is left out, in the order in which they are found."""
     return _descend(executor, partial(_find, storage, root))
 
 
@@ -134,37 +153,62 @@ def _plan_or_descend(
     for directory in directories:
         entries = storage.list_dir(_directory(root, directory))
         if not _is_partition(entries):
-            yield _below(directory, entries)
+            yield from (found.row() if isinstance(found, LeftOut) else found for found in _below(directory, entries))
         elif wants(directory):
             yield _plan(context, directory, entries, explain)
 
 
-def _find(storage: Storage, root: str, directories: Sequence[str]) -> Iterator[str | _Subdirectories]:
+def _find(storage: Storage, root: str, directories: Sequence[str]) -> Iterator[str | LeftOut | _Subdirectories]:
     for directory in directories:
         entries = storage.list_dir(_directory(root, directory))
-        yield directory if _is_partition(entries) else _below(directory, entries)
+        if _is_partition(entries):
+            yield directory
+        else:
+            yield from _below(directory, entries)
 
 
 def _is_partition(entries: Sequence[Entry]) -> bool:
     return any(is_partition_metadata(entry.name) and not entry.is_dir for entry in entries)
 
 
-def _below(directory: str, entries: Sequence[Entry]) -> _Subdirectories:
+def _below(directory: str, entries: Sequence[Entry]) -> Iterator[LeftOut | _Subdirectories]:
+    if directory and any(entry.name == METADATA_FOLDER and entry.is_dir for entry in entries):
+        yield LeftOut(directory, f"{directory} has a {METADATA_FOLDER} of its own, so it is another table")
+        return
     prefix = f"{directory}/" if directory else ""
-    names = (entry.name for entry in entries if entry.is_dir)
-    return _Subdirectories([f"{prefix}{name}" for name in names if prefix or name != METADATA_FOLDER])
+    below = [entry for entry in entries if entry.is_dir and entry.name != METADATA_FOLDER]
+    yield _Subdirectories([f"{prefix}{entry.name}" for entry in below if not entry.is_link])
+    yield from (behind_link(f"{prefix}{entry.name}") for entry in below if entry.is_link)
+
+
+def behind_link(directory: str) -> LeftOut:
+    """What is left out because of a link."""
+    return LeftOut(directory, f"{directory} is a symbolic link or lies behind one")
 
 
 def _plan_listed(
     storage: Storage, root: str, context: CleanContext, explain: bool, partitions: Sequence[str]
 ) -> Iterator[PartitionRow]:
+    links = Links(storage, root)
     for partition in partitions:
-        yield _plan(context, partition, list_partition(storage, root, partition), explain)
+        check_partition(root, partition)
+        if links.hide(partition):
+            yield behind_link(partition).row()
+        else:
+            yield _plan(context, partition, list_partition(storage, root, partition), explain)
 
 
 def _plan(context: CleanContext, partition: str, entries: Sequence[Entry], explain: bool) -> PartitionRow:
     files = [(entry.name, entry.size) for entry in entries if not entry.is_dir]
     return next(plan_files(context, explain, [(partition, files)]))
+
+
+def check_partition(root: str, partition: str) -> None:
+    """Raise CorruptMetadataError unless metadata may name a partition so (rule 3)."""
+    if partition and METADATA_FOLDER in relative(root, f"{root}/{partition}").split("/"):
+        raise CorruptMetadataError(
+            f"the table's metadata names the partition {partition!r}, which lies in a {METADATA_FOLDER}; restore it"
+        )
 
 
 def _check_name(name: str, partition: str) -> None:

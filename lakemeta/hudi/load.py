@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
@@ -29,9 +29,10 @@ from lakemeta.hudi.metadata import (
     decode_clean,
     decode_commit,
     decode_compaction_plan,
+    decode_replace_commit,
+    decode_requested_clustering,
     decode_savepoint,
     looks_whole,
-    requested_replace_is_clustering,
 )
 from lakemeta.hudi.properties import TableConfig, parse_table_config
 from lakemeta.hudi.state import TableState
@@ -110,24 +111,28 @@ def _load_state(storage: Storage, root: str, executor: Executor) -> TableState:
     reader.check_whole(timeline.completed.where(lambda i: i.action in WRITES))
     emptied = _emptied_cleans(timeline)
     last_clean = None if emptied else timeline.cleans.completed.last
+    savepoints = dict(reader.decode(timeline.savepoints, decode_savepoint))
+    compactions = list(reader.decode(requested_files(timeline, "compaction"), decode_compaction_plan))
+    log_compactions = list(reader.decode(requested_files(timeline, "logcompaction"), decode_compaction_plan))
+    clusterings = _clusterings(reader, timeline, "replacecommit")
+    reads = chain(
+        ((f"compaction {instant}", o.files) for instant, operations in compactions for o in operations),
+        ((f"log compaction {instant}", o.files) for instant, operations in log_compactions for o in operations),
+        ((f"clustering {instant}", names) for instant, names in clusterings.items()),
+        ((f"clustering {instant}", names) for instant, names in _clusterings(reader, timeline, "clustering").items()),
+    )
     return TableState(
         config,
         timeline,
         decode_clean(*reader.read(last_clean)) if last_clean else None,
-        dict(reader.decode(timeline.savepoints, decode_savepoint)),
+        {instant: frozenset(chain.from_iterable(pinned.values())) for instant, pinned in savepoints.items()},
         _replaced(reader, timeline),
-        tuple(
-            (instant, operation)
-            for instant, operations in reader.decode(requested_files(timeline, "compaction"), decode_compaction_plan)
-            for operation in operations
-        ),
-        tuple(
-            operation
-            for _, operations in reader.decode(requested_files(timeline, "logcompaction"), decode_compaction_plan)
-            for operation in operations
-        ),
-        _clusterings(reader, timeline),
+        tuple((instant, operation) for instant, operations in compactions for operation in operations),
+        tuple(operation for _, operations in log_compactions for operation in operations),
+        frozenset(clusterings),
         load_completions(storage, root, config, timeline),
+        {name: what for what, names in reads for name in names},
+        _pinned(savepoints),
         tuple(_reopened(instants, clean, reader) for clean in emptied),
     )
 
@@ -226,19 +231,27 @@ def requested_files(timeline: Timeline, action: str) -> Iterator[Instant]:
 
 
 def _replaced(reader: InstantReader, timeline: Timeline) -> dict[tuple[str, str], str]:
-    commits = reader.commits(timeline.completed.of_actions("replacecommit"))
+    replaces = timeline.completed.of_actions("replacecommit")
     return {
-        (partition, file_id): instant.requested
-        for instant, commit in commits
+        (partition, file_id): instant
+        for instant, commit in reader.decode(replaces, decode_replace_commit)
         for partition, file_ids in commit.replaced.items()
         for file_id in file_ids
     }
 
 
-def _clusterings(reader: InstantReader, timeline: Timeline) -> frozenset[str]:
-    pending = requested_files(timeline, "replacecommit")
-    found = reader.decode(pending, requested_replace_is_clustering)
-    return frozenset(instant for instant, is_clustering in found if is_clustering)
+def _pinned(savepoints: Mapping[str, Mapping[str, frozenset[str]]]) -> dict[str, dict[str, str]]:
+    pinned: dict[str, dict[str, str]] = {}
+    for instant, partitions in sorted(savepoints.items(), reverse=True):
+        for partition, names in partitions.items():
+            pinned.setdefault(partition, {}).update(dict.fromkeys(names, instant))
+    return pinned
+
+
+def _clusterings(reader: InstantReader, timeline: Timeline, action: str) -> dict[str, tuple[str, ...]]:
+    """The pending clusterings under an action, with the names of the files that they read."""
+    found = reader.decode(requested_files(timeline, action), decode_requested_clustering)
+    return {instant: names for instant, names in found if names is not None}
 
 
 def _decode_all(storage: Storage, decode: Callable[[bytes, str], T], paths: Sequence[str]) -> list[T]:

@@ -15,6 +15,7 @@ import attrs
 
 from lakemeta.avro import MAGIC, ends_whole, read_container, write_container
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.hudi.record import Record
 from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
@@ -75,66 +76,68 @@ class CleanerPlan:
 
 @attrs.frozen(slots=True)
 class CompactionOperation:
-    """A file group that a pending compaction will merge, from its slice at ``base_instant`` on."""
+    """A file group that a pending compaction will merge, from its slice at ``base_instant`` on; ``files`` are names."""
 
     partition: str
     file_id: str
     base_instant: str
+    files: tuple[str, ...] = ()
 
 
-def decode_commit(data: bytes, where: str) -> CommitMetadata:
-    """Read a completed commit, delta commit or replace commit in either encoding."""
-    record = one_record(data, where) if data.startswith(MAGIC) else _json_object(data, where)
-    stats, replaced = record.get("partitionToWriteStats"), record.get("partitionToReplaceFileIds")
-    for value in (stats, replaced):
-        if not isinstance(value, dict | None):
-            raise CorruptMetadataError(f"{where} is no commit metadata: its partitions are not a map; restore it")
+def decode_commit(data: bytes, where: str, *, replaces: bool = False) -> CommitMetadata:
+    """Read a commit or delta commit in either encoding; with ``replaces`` a replace commit."""
+    record = Record(one_record(data, where) if data.startswith(MAGIC) else _json_object(data, where), where)
+    stats = record.nullable_lists("partitionToWriteStats", dict)
+    if replaces or "partitionToReplaceFileIds" in record.fields:
+        replaced = record.nullable_lists("partitionToReplaceFileIds", str)
+    else:
+        replaced = {}
     return CommitMetadata(
-        record.get("operationType") or "UNKNOWN",
-        stats or {},
-        replaced or {},
-        record.get("extraMetadata") or {},
+        record.optional("operationType", str) or "UNKNOWN",
+        stats,
+        replaced,
+        record.optional("extraMetadata", dict) or {},
     )
+
+
+def decode_replace_commit(data: bytes, where: str) -> CommitMetadata:
+    """Read a completed replace commit in either encoding."""
+    return decode_commit(data, where, replaces=True)
 
 
 def decode_clean(data: bytes, where: str) -> CleanMetadata:
     """Read a completed clean."""
-    record = one_record(data, where)
-    _check_version(record, where)
-    savepoints = (record.get("extraMetadata") or {}).get(SAVEPOINTED_TIMESTAMPS, "")
+    record = Record(one_record(data, where), where)
+    _check_version(record)
+    savepoints = record.optional_texts("extraMetadata").get(SAVEPOINTED_TIMESTAMPS, "")
     return CleanMetadata(
-        record.get("earliestCommitToRetain") or "",
-        record.get("lastCompletedCommitTimestamp") or "",
+        record.need("earliestCommitToRetain", str),
+        record.optional("lastCompletedCommitTimestamp", str) or "",
         frozenset(filter(None, savepoints.split(","))),
     )
 
 
 def decode_failed_deletes(data: bytes, where: str) -> dict[str, tuple[str, ...]]:
     """The names of the files that a completed clean could not delete, by partition."""
-    partitions = one_record(data, where).get("partitionMetadata") or {}
-    try:
-        failed = {partition: tuple(found["failedDeleteFiles"] or ()) for partition, found in partitions.items()}
-    except (AttributeError, KeyError, TypeError) as error:
-        raise CorruptMetadataError(f"{where} does not say which files it could not delete; restore it") from error
-    if any(not isinstance(name, str) for names in failed.values() for name in names):
-        raise CorruptMetadataError(f"{where} names files that are no text; restore it")
-    return {partition: names for partition, names in failed.items() if names}
+    partitions = Record(one_record(data, where), where).record_map("partitionMetadata")
+    return {partition: names for partition, p in partitions.items() if (names := p.need_strings("failedDeleteFiles"))}
 
 
 def decode_cleaner_plan(data: bytes, where: str) -> CleanerPlan:
     """Read the plan of a requested clean; plans older than version 2 are refused."""
-    record = one_record(data, where)
-    _check_version(record, where)
-    earliest = record.get("earliestInstantToRetain")
-    by_partition = record.get("filePathsToBeDeletedPerPartition") or {}
-    to_delete = record.get("partitionsToBeDeleted")
+    record = Record(one_record(data, where), where)
+    _check_version(record)
+    earliest = record.nullable_record("earliestInstantToRetain")
     return CleanerPlan(
-        record.get("policy") or "",
-        (earliest["timestamp"], earliest["action"]) if earliest else None,
-        record.get("lastCompletedCommitTimestamp") or "",
-        {p: tuple(_plan_file(f, where) for f in listed) for p, listed in by_partition.items()},
-        None if to_delete is None else tuple(to_delete),
-        record.get("extraMetadata") or {},
+        record.need("policy", str),
+        (earliest.need("timestamp", str), earliest.need("action", str)) if earliest else None,
+        record.optional("lastCompletedCommitTimestamp", str) or "",
+        {
+            partition: tuple(_plan_file(file, where) for file in listed)
+            for partition, listed in record.nullable_lists("filePathsToBeDeletedPerPartition", dict).items()
+        },
+        record.optional_strings("partitionsToBeDeleted"),
+        record.optional_texts("extraMetadata"),
     )
 
 
@@ -167,21 +170,38 @@ def encode_clean_metadata(record: Mapping[str, Any]) -> bytes:
     return write_container(engine_schema("HoodieCleanMetadata"), [record])
 
 
-def decode_savepoint(data: bytes, where: str) -> frozenset[str]:
-    """The names of the data files that a completed savepoint pins, in all its partitions."""
-    partitions = one_record(data, where).get("partitionMetadata") or {}
-    return frozenset(name for p in partitions.values() for name in p.get("savepointDataFile") or ())
+def decode_savepoint(data: bytes, where: str) -> dict[str, frozenset[str]]:
+    """The names of the data files that a completed savepoint pins, by partition."""
+    partitions = Record(one_record(data, where), where).record_map("partitionMetadata")
+    return {partition: frozenset(p.need_strings("savepointDataFile")) for partition, p in partitions.items()}
 
 
 def decode_compaction_plan(data: bytes, where: str) -> tuple[CompactionOperation, ...]:
     """The operations of a requested compaction or log compaction."""
-    operations = one_record(data, where).get("operations") or ()
-    return tuple(CompactionOperation(o["partitionPath"], o["fileId"], o["baseInstantTime"]) for o in operations)
+    operations = Record(one_record(data, where), where).need_records("operations")
+    return tuple(
+        CompactionOperation(
+            o.need("partitionPath", str), o.need("fileId", str), o.need("baseInstantTime", str), _named_files(o)
+        )
+        for o in operations
+    )
 
 
-def requested_replace_is_clustering(data: bytes, where: str) -> bool:
-    """True if a requested replace commit (table version 6) is a clustering and not an overwrite."""
-    return bool(data) and one_record(data, where).get("operationType") == "CLUSTER"
+def decode_requested_clustering(data: bytes, where: str) -> tuple[str, ...] | None:
+    """The names of the files that a requested clustering reads; None if it is a replace commit of another kind.
+
+    In table version 6 a clustering is requested as a replace commit, and an empty request is an overwrite.
+    """
+    if not data:
+        return None
+    record = Record(one_record(data, where), where)
+    if record.nullable("operationType", str) != "CLUSTER":
+        return None
+    plan = record.nullable_record("clusteringPlan")
+    groups = plan.records("inputGroups") if plan else ()
+    return tuple(
+        name for group in groups for file_slice in group.records("slices") for name in _named_files(file_slice)
+    )
 
 
 def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
@@ -201,16 +221,24 @@ def engine_schema(name: str) -> str:
     return files("lakemeta.hudi").joinpath("schemas", f"{name}.avsc").read_text(encoding="utf-8")
 
 
-def _plan_file(record: Mapping[str, Any], where: str) -> CleanPlanFile:
-    if not record.get("filePath"):
+def _named_files(file_slice: Record) -> tuple[str, ...]:
+    """The names of the base file and the log files of a slice in a plan."""
+    base = file_slice.optional("dataFilePath", str)
+    paths = (*((base,) if base else ()), *(file_slice.optional_strings("deltaFilePaths") or ()))
+    return tuple(path.rpartition("/")[2] for path in paths)
+
+
+def _plan_file(value: object, where: str) -> CleanPlanFile:
+    file = Record.of(value, where)
+    if not (path := file.nullable("filePath", str)):
         raise CorruptMetadataError(f"{where} plans to delete a file without a path; delete that plan with Hudi's tools")
-    return CleanPlanFile(record["filePath"], bool(record.get("isBootstrapBaseFile")))
+    return CleanPlanFile(path, bool(file.optional("isBootstrapBaseFile", bool)))
 
 
-def _check_version(record: Mapping[str, Any], where: str) -> None:
-    version = record.get("version")
+def _check_version(record: Record) -> None:
+    version = record.nullable("version", int)
     if version != CLEAN_PLAN_VERSION:
-        raise UnsupportedFeatureError(f"{where} has clean version {version}; lakemeta handles version 2 only")
+        raise UnsupportedFeatureError(f"{record.where} has clean version {version}; lakemeta handles version 2 only")
 
 
 def one_record(data: bytes, where: str) -> dict[str, Any]:

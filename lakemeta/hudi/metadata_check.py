@@ -72,10 +72,14 @@ def _compared(
     state: TableState, files: FilesPartition, rows: Iterable[PartitionRow], wants: Callable[[str], bool]
 ) -> tuple[_Files, _Files]:
     """What the metadata table lists and storage lacks, and what it does not list of completed writes."""
-    stored = {row.partition: row.files for row in rows}
+    rows = tuple(rows)
+    stored = {row.partition: row.files for row in rows if not row.left_out}
+    hidden = tuple(f"{row.partition}/" for row in rows if row.left_out)
     gone: dict[tuple[str, str], int] = {}
     unlisted: dict[tuple[str, str], int] = {}
     for partition, listed in files.listed({*filter(wants, files.partitions), *stored}):
+        if f"{partition}/".startswith(hidden):
+            continue
         found = stored.get(partition, ())
         there = {file.name for file in found}
         gone |= {(partition, name): size for name, size in listed.items() if name not in there and _is_data_file(name)}

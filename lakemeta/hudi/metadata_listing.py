@@ -9,9 +9,10 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from lakemeta.deletion import Links
 from lakemeta.errors import LakemetaError, StorageError
 from lakemeta.executor import nearby
-from lakemeta.hudi.listing import plan_files
+from lakemeta.hudi.listing import behind_link, check_partition, plan_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.clean import CleanContext
     from lakemeta.hudi.listing import PartitionRow
     from lakemeta.hudi.metadata_table.files import FilesPartition, Piece, PieceReader
+    from lakemeta.hudi.planning import Place
 
 
 class Unreadable(NamedTuple):
@@ -29,7 +31,13 @@ class Unreadable(NamedTuple):
 
 
 def plan_listed(
-    files: FilesPartition, context: CleanContext, executor: Executor, partitions: Iterable[str], *, explain: bool
+    place: Place,
+    files: FilesPartition,
+    context: CleanContext,
+    executor: Executor,
+    partitions: Iterable[str],
+    *,
+    explain: bool,
 ) -> Iterator[PartitionRow | Unreadable]:
     """Plan these partitions in the order of their keys; one that the metadata table does not list has no files.
 
@@ -39,7 +47,7 @@ def plan_listed(
     pieces = _pieces(files, partitions)
     first = list(islice(pieces, 2))
     where = executor if len(first) > 1 else nearby(executor)
-    return where.map_batches(partial(_plan, files.reader, context, explain), chain(first, pieces), batch_size=1)
+    return where.map_batches(partial(_plan, place, files.reader, context, explain), chain(first, pieces), batch_size=1)
 
 
 def _pieces(files: FilesPartition, partitions: Iterable[str]) -> Iterator[Piece | Unreadable]:
@@ -50,8 +58,9 @@ def _pieces(files: FilesPartition, partitions: Iterable[str]) -> Iterator[Piece 
 
 
 def _plan(
-    reader: PieceReader, context: CleanContext, explain: bool, pieces: Sequence[Piece | Unreadable]
+    place: Place, reader: PieceReader, context: CleanContext, explain: bool, pieces: Sequence[Piece | Unreadable]
 ) -> Iterator[PartitionRow | Unreadable]:
+    links = Links(place.storage, place.root)
     for piece in pieces:
         if isinstance(piece, Unreadable):
             yield piece
@@ -63,4 +72,12 @@ def _plan(
         except LakemetaError as error:
             yield Unreadable(error)
             continue
-        yield from plan_files(context, explain, ((partition, tuple(files.items())) for partition, files in listed))
+        rows = plan_files(context, explain, ((partition, tuple(files.items())) for partition, files in listed))
+        yield from (_unless_hidden(links, row) for row in rows)
+
+
+def _unless_hidden(links: Links, row: PartitionRow) -> PartitionRow:
+    """The row, unless it deletes behind a link; a listing by the metadata table sees none."""
+    check_partition(links.base, row.partition)
+    deletes = row.drop or any(file.delete for file in row.files)
+    return behind_link(row.partition).row() if deletes and links.hide(row.partition) else row

@@ -216,7 +216,7 @@ def _from_metadata_table(search: _Search, touched: list[str] | None) -> _Collect
     partitions = filter(search.options.wants, files.partitions) if touched is None else touched
     collected = _Collected()
     try:
-        for row in plan_listed(files, context, search.executor, partitions, explain=search.explain):
+        for row in plan_listed(search.place, files, context, search.executor, partitions, explain=search.explain):
             if isinstance(row, Unreadable):
                 return row.error
             collected.add(row)

@@ -25,6 +25,8 @@ from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.filegroup import View, build_file_groups
 from lakemeta.hudi.filenames import BaseFile, LogFile, parse_base_file, parse_log_file
 from lakemeta.hudi.metadata import engine_schema, one_record
+from lakemeta.hudi.record import Record
+from lakemeta.hudi.timeline import ACTIONS, is_instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -140,23 +142,28 @@ def listing_requests(
 
 def decode_rollback_plan(data: bytes, where: str) -> RollbackPlan:
     """Read ``<ts>.rollback.requested``."""
-    record = one_record(data, where)
-    target = record.get("instantToRollback")
-    if not target:
+    record = Record(one_record(data, where), where)
+    target = record.nullable_record("instantToRollback")
+    if target is None:
         raise CorruptMetadataError(f"{where} does not say what it rolls back; delete that file and roll back again")
-    return RollbackPlan(
-        target["commitTime"],
-        target["action"],
-        tuple(
-            RollbackRequest(
-                request["partitionPath"],
-                request.get("fileId") or "",
-                request.get("latestBaseInstant") or "",
-                tuple(request.get("filesToBeDeleted") or ()),
-                request.get("logBlocksToBeDeleted") or {},
-            )
-            for request in record.get("RollbackRequests") or ()
-        ),
+    instant, action = target.need("commitTime", str), target.need("action", str)
+    if not is_instant(instant) or action not in ACTIONS:
+        raise CorruptMetadataError(
+            f"{where} rolls back {instant!r} {action!r}, which is no instant; delete that file and roll back again"
+        )
+    return RollbackPlan(instant, action, tuple(map(_request, record.records("RollbackRequests"))))
+
+
+def _request(record: Record) -> RollbackRequest:
+    base_instant = record.nullable("latestBaseInstant", str) or ""
+    if base_instant and not is_instant(base_instant):
+        raise CorruptMetadataError(f"{record.where} names {base_instant!r}, which is no instant; nothing was done")
+    return RollbackRequest(
+        record.need("partitionPath", str),
+        record.nullable("fileId", str) or "",
+        base_instant,
+        record.need_strings("filesToBeDeleted"),
+        record.nullable("logBlocksToBeDeleted", dict) or {},
     )
 
 
@@ -181,7 +188,12 @@ def encode_rollback_plan(plan: RollbackPlan) -> bytes:
 
 def decode_rolled_back(data: bytes, where: str) -> frozenset[str]:
     """The requested times of the writes that a completed rollback undid."""
-    return frozenset(one_record(data, where).get("commitsRollback") or ())
+    return frozenset(Record(one_record(data, where), where).need_strings("commitsRollback"))
+
+
+def decode_restored(data: bytes, where: str) -> frozenset[str]:
+    """The requested times of the writes that a completed restore undid."""
+    return frozenset(Record(one_record(data, where), where).need_strings("instantsToRollback"))
 
 
 def encode_rollback_metadata(record: Mapping[str, Any]) -> bytes:

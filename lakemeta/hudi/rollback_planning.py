@@ -10,6 +10,8 @@ Rules of this module:
    count as committed once the timeline is archived past it.
 4. What failed compactions and clusterings left pending in the metadata table is rolled back there, unless the policy is
    NEVER (see :mod:`lakemeta.hudi.metadata_leftovers`).
+5. A rollback undoes a write that the timeline has as pending. A crash may leave one whose write is gone from there
+   already. If files of that time would count as those of an archived commit, then nothing may be left to do.
 """
 
 from __future__ import annotations
@@ -19,16 +21,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
-from lakemeta.deletion import is_behind_link
+from lakemeta.deletion import Links
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.doors import data_door, metadata_door
-from lakemeta.hudi.failed_writes import is_alive, pending_writes, writes_to_roll_back
+from lakemeta.hudi.failed_writes import WRITE_ACTIONS, is_alive, pending_writes, writes_to_roll_back
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
 from lakemeta.hudi.heartbeat import read_heartbeats
-from lakemeta.hudi.listing import METADATA_FOLDER, find_partitions, list_partition
+from lakemeta.hudi.listing import METADATA_FOLDER, LeftOut, find_partitions, list_partition
 from lakemeta.hudi.load import load_state
+from lakemeta.hudi.logfile import LogBlock, read_blocks
 from lakemeta.hudi.metadata import decode_commit
 from lakemeta.hudi.metadata_leftovers import read_leftovers
 from lakemeta.hudi.options import FailedWrites
@@ -149,6 +152,7 @@ def pending_rollbacks(
         plan = decode_rollback_plan(content, path)
         if plan.action in _TABLE_SERVICES or plan.instant in state.clusterings:
             continue
+        _check_target(instant, plan, state)
         if plan.instant in completed:
             raise UnsupportedFeatureError(
                 f"{instant} undoes {plan.instant}, which had completed; let a Hudi writer finish that rollback"
@@ -157,6 +161,16 @@ def pending_rollbacks(
         if not is_alive(plan.instant, heartbeats, options, now_ms):
             found[plan.instant] = (instant, plan)
     return found
+
+
+def _check_target(rollback: Instant, plan: RollbackPlan, state: TableState) -> None:
+    """Refuse a rollback of what is no write, or of another action than the timeline has at that time (rule 5)."""
+    at = [i for i in state.timeline if i.requested == plan.instant]
+    if plan.action not in WRITE_ACTIONS or (at and not any(i.action == plan.action for i in at)):
+        raise CorruptMetadataError(
+            f"{rollback} undoes {plan.instant} {plan.action}, which is no write on the timeline; nothing was done; "
+            f"delete {rollback.requested}.rollback.* from the timeline, and roll back again"
+        )
 
 
 def check_not_executing(rollback: Instant, heartbeats: Mapping[str, int], options: CleanOptions, now_ms: int) -> None:
@@ -189,6 +203,9 @@ def failed_write(
     write = FailedWrite(plan, rollback, _sizes(place.root, listed))
     check_paths(place.root, write, state)
     _check_doors(place, write)
+    known = any(i.requested == instant for i in state.timeline)
+    if not known and View.of(state.timeline).counts(instant):
+        _check_undone(place, write)
     return write
 
 
@@ -219,12 +236,39 @@ def _check_doors(place: Place, write: FailedWrite) -> None:
     """Refuse now what the doors would refuse once the rollback is requested, and partitions behind links."""
     metadata_door(place.storage, place.root).check_directory(f"{place.root}/{MARKER_FOLDER}/{write.instant}")
     data_door(place.storage, place.root).check_files(path for _, _, path in write.deletes(place.root))
+    links = Links(place.storage, place.root)
     for partition in sorted({request.partition for request in write.plan.requests if request.log_blocks}):
-        if is_behind_link(place.storage, place.root, partition):
+        if links.hide(partition):
             raise UnsupportedFeatureError(
                 f"the rollback of {write.instant} appends to files in {partition}, which lies behind a symbolic link; "
                 "put the directory itself in the place of the link"
             )
+
+
+def _check_undone(place: Place, write: FailedWrite) -> None:
+    """Refuse what is left to do for a write that is gone from the timeline and counts as archived (rule 5)."""
+    left = next((path for _, _, path in write.deletes(place.root) if path in write.sizes), None)
+    for request in write.plan.requests if left is None else ():
+        logs = sorted(path for path in write.sizes if request.log_blocks and _is_log_of(request, path, place.root))
+        if logs and not any(_undoes(place, path, write.instant) for path in logs):
+            left = logs[-1]
+    if left is not None:
+        raise CorruptMetadataError(
+            f"the pending rollback of {write.instant}, which the timeline does not have, would still change {left}; "
+            "nothing was done; delete that rollback from the timeline if the write had completed"
+        )
+
+
+def _is_log_of(request: RollbackRequest, path: str, root: str) -> bool:
+    parent, _, name = path.rpartition("/")
+    log = parse_log_file(name, 0)
+    in_slice = log is not None and (log.file_id, log.instant) == (request.file_id, request.base_instant)
+    return in_slice and parent == (f"{root}/{request.partition}" if request.partition else root)
+
+
+def _undoes(place: Place, path: str, instant: str) -> bool:
+    blocks = read_blocks(place.storage.read(path), path)
+    return any(isinstance(block, LogBlock) and block.rolled_back_instant == instant for block in blocks)
 
 
 def engine_base(place: Place) -> str:
@@ -242,10 +286,21 @@ def _requests(
     if markers is not None:
         listed = _list(place, {marker.partition for marker in markers}, executor)
         return marker_requests(markers, listed, target.requested, base, version), listed
-    listed = _list(place, find_partitions(place.storage, place.root, executor), executor)
+    listed = _list(place, _partitions(place, target, executor), executor)
     pending = {(operation.partition, operation.file_id): at for at, operation in state.compactions}
     view = View.of(state.timeline, state.completions, pending)
     return listing_requests(listed, target.requested, base, _updates(place, state, target), view), listed
+
+
+def _partitions(place: Place, target: Instant, executor: Executor) -> Iterator[str]:
+    """All partitions; refuses a table of which a part is left out, as files of the write may lie there."""
+    for found in find_partitions(place.storage, place.root, executor):
+        if isinstance(found, LeftOut):
+            raise UnsupportedFeatureError(
+                f"the files of the write at {target.requested} cannot be looked for, because {found.sentence}; put the "
+                "directory itself in its place, or take it out of the table"
+            )
+        yield found
 
 
 def _updates(place: Place, state: TableState, target: Instant) -> CommitMetadata | None:

@@ -22,6 +22,8 @@ class TableState:
     ``replaced`` maps (partition, file id) to the newest replace commit of it; ``savepoints`` a savepoint's instant to
     the names of the files it pins; ``compactions`` are the operations of pending compactions with their instants,
     ``log_compactions`` those of pending log compactions; ``clusterings`` the pending clusterings of table version 6.
+    ``needed`` maps the names of the files that plans of pending compactions, log compactions and clusterings name to
+    those operations, ``pinned`` a partition to the names that savepoints pin in it, with the earliest such savepoint.
     ``completions`` maps requested to completion times (None for table version 6). ``emptied_cleans`` are the newest
     cleans that completed with an empty file, which a crash leaves where files do not appear as a whole; in the state
     that they were in before.
@@ -36,6 +38,8 @@ class TableState:
     log_compactions: tuple[CompactionOperation, ...]
     clusterings: frozenset[str]
     completions: Mapping[str, str] | None
+    needed: Mapping[str, str] = attrs.field(factory=dict)
+    pinned: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     emptied_cleans: tuple[Instant, ...] = ()
 
     @property

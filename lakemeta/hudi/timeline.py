@@ -43,9 +43,9 @@ ACTIONS: Final = WRITES | {"clean", "savepoint", "rollback", "restore", "indexin
 
 _COMPLETES_AS: Final = {"compaction": "commit", "clustering": "replacecommit", "logcompaction": "deltacommit"}
 _NAME: Final = re.compile(
-    r"(?P<ts>\d{14,20})(?:_(?P<completion>\d+))?(?:\.(?P<action>[a-z]+))??(?:\.(?P<state>requested|inflight))?"
+    r"(?P<ts>[0-9]{14,20})(?:_(?P<completion>[0-9]+))?(?:\.(?P<action>[a-z]+))??(?:\.(?P<state>requested|inflight))?"
 )
-_DIGITS: Final = re.compile(r"\d{14,20}[._]")
+_DIGITS: Final = re.compile(r"[0-9]{14,20}[._]")
 _PASSED_OVER: Final = re.compile(r".*\.(?:crc|tmp|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
@@ -95,6 +95,14 @@ def parse_instant(name: str, size: int = 0) -> Instant | None:
         raise UnsupportedFeatureError(f"the timeline has {name}, whose action {action} lakemeta does not know")
     state = State[match["state"].upper()] if match["state"] else State.COMPLETED
     return Instant(match["ts"], action, state, name, match["completion"], size)
+
+
+def is_instant(text: str) -> bool:
+    """True for the requested time of an instant.
+
+    Seconds (14 digits) or milliseconds (17), with three more digits where a metadata table marks what it does itself.
+    """
+    return text.isascii() and text.isdecimal() and len(text) in (14, 17, 20)
 
 
 def instant_file_name(requested: str, action: str, state: State, completion: str | None = None) -> str:

@@ -113,6 +113,8 @@ def _visited(place: Place, state: TableState, decision: Decision, executor: Exec
 def _verdict(place: Place, decision: Decision, executor: Executor, partition: str, name: str) -> str:
     rows = plan_partitions(place.storage, place.root, decision.context, executor, [partition], explain=True)
     row = next(iter(rows))
+    if row.left_out:
+        return f"stays: {row.note}"
     found = next((file for file in row.files if file.name == name), None)
     if row.drop:
         return "would be deleted: no file group of its partition is live, so the directory is dropped"

@@ -158,7 +158,7 @@ def _scan(path: str, *, links: bool) -> list[Entry]:
     found = []
     with os.scandir(path) as entries:
         for entry in entries:
-            if not entry.is_file(follow_symlinks=False) and entry.is_dir():
+            if not entry.is_file(follow_symlinks=False) and _is_directory(entry):
                 if links or not entry.is_symlink():
                     found.append(Entry(entry.path, 0, 0, is_dir=True, is_link=entry.is_symlink()))
             elif not _is_side_file(entry.name):
@@ -168,6 +168,16 @@ def _scan(path: str, *, links: bool) -> list[Entry]:
                     continue  # deleted since the directory was read
                 found.append(Entry(entry.path, stat.st_size, stat.st_mtime_ns // 1_000_000))
     return found
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """True for a directory, or a link to one; a link to itself is none."""
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
 
 
 def _scan_if_there(path: str) -> list[Entry]:

@@ -185,6 +185,12 @@ class StorageContract:
         storage.delete_many([f"{root}/d"])
         assert storage.exists(f"{root}/d/a")
 
+    def test_resolve(self, storage: Storage, root: str) -> None:
+        """A path without links on the way is its own, there or not."""
+        base = storage.resolve(root)
+        for name in ("d", "d/e", "%2e%2e/x", "none"):
+            assert storage.resolve(f"{root}/{name}") == f"{base}/{name}"
+
     def test_delete_tree(self, storage: Storage, root: str) -> None:
         """delete_tree removes all below, no neighbour that begins alike, and minds no second call."""
         put(storage, f"{root}/d/a", f"{root}/d/e/f/b", f"{root}/d2/a")

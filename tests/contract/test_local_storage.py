@@ -143,6 +143,32 @@ def test_linked_directories_are_not_walked(
     assert (elsewhere / "precious").exists()
 
 
+def test_links_are_told_and_resolved(storage: Storage, root: str) -> None:
+    """A link to a directory is one that says so; a link to itself or to nothing is none; all resolve in the end."""
+    for name, target in {"here": ".", "up": "..", "self": "self", "one": "two", "two": "one", "none": "gone"}.items():
+        Path(root, name).symlink_to(target)
+    Path(root, "d").mkdir()
+    listed = {e.name: (e.is_dir, e.is_link) for e in storage.list_dir(root)}
+    assert {name for name, kind in listed.items() if kind == (True, True)} == {"here", "up"}
+    assert {name for name, kind in listed.items() if kind == (True, False)} == {"d"}
+    assert list(storage.walk(root)) != []
+    base = storage.resolve(root)
+    assert storage.resolve(f"{root}/here/here/d") == f"{base}/d"
+    assert storage.resolve(f"{root}/up") == str(Path(base).parent)
+    assert storage.resolve(f"{root}/none/x") == f"{base}/gone/x"
+    storage.resolve(f"{root}/self/x")
+
+
+@pytest.mark.parametrize("target", ["gone", "self", "d"])
+def test_delete_tree_of_a_link_ends(storage: Storage, root: str, target: str) -> None:
+    """Be it a broken one, or one to itself: it is refused."""
+    Path(root, "d").mkdir()
+    Path(root, "self").symlink_to(target)
+    with pytest.raises(StorageError, match="symbolic link"):
+        storage.delete_tree(f"{root}/self")
+    assert Path(root, "d").exists()
+
+
 def test_deleting_a_link_deletes_the_link(storage: Storage, root: str) -> None:
     """delete_many removes a link to a file, even a broken one, never its target."""
     Path(root, "a").write_bytes(b"1")

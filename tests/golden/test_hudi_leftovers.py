@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
+from builders import avro
 from faults import Crash, FaultyStorage, HookedStorage
 from hudi_cases import data_files
 
@@ -181,7 +182,12 @@ def test_one_whose_action_completed_says_that_the_metadata_table_is_behind(case:
     folder = case.root / ".hoodie" / ("timeline" if case.metadata().config.layout == 2 else "")
     other = next(i for i in case.metadata().data.completed.of_actions("commit", "deltacommit"))
     name = f"{failed}_{int(failed) + 5000}.{kind}" if other.completion else f"{failed}.{kind}"
-    (folder / name).write_bytes((folder / other.file_name).read_bytes())
+    content = (folder / other.file_name).read_bytes()
+    if kind == "replacecommit":
+        record = {"partitionToWriteStats": {}, "partitionToReplaceFileIds": {}, "operationType": "CLUSTER"}
+        as_json = content.startswith(b"{")
+        content = json.dumps(record).encode() if as_json else avro("HoodieReplaceCommitMetadata", record)
+    (folder / name).write_bytes(content)
     assert "metadata_rollbacks" not in case.table().plan_rollback(OPTIONS, executor=ONE).header.facts
     with pytest.raises(UnsupportedFeatureError, match="take the table off its metadata table with: lakemeta clean"):
         case.clean()

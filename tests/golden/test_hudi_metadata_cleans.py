@@ -188,3 +188,19 @@ def test_an_index_that_is_dropped_meanwhile_stays_dropped(case: MdtCase) -> None
     clean(case, Meanwhile(drop))
     assert not index.exists()
     assert case.listing() == case.facts["listing_after"]
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT, indirect=True)
+def test_a_partition_that_is_a_link_is_left_out(case: MdtCase, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The metadata table lists it as ever; nothing behind the link goes, and the plan says so."""
+    table = HudiTable.open(case.root)
+    partition = next(iter(table.plan_clean(options(case), listing="metadata").deletes())).partition
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "p"
+    Path(case.root, partition).rename(elsewhere)
+    Path(case.root, partition).symlink_to(elsewhere)
+    before = sorted(elsewhere.iterdir())
+    plan = table.plan_clean(options(case), listing="metadata")
+    assert partition not in {op.partition for op in plan.operations}
+    assert any(note.startswith(f"{partition} is a symbolic link") for note in plan.header.facts["notes"])
+    clean(case)
+    assert sorted(elsewhere.iterdir()) == before

@@ -277,7 +277,8 @@ def test_a_pending_clean_against_a_savepoint(table: TableFiles) -> None:
 def test_a_pending_clean_is_executed(table: TableFiles, state: str) -> None:
     """A pending clean is executed as it is, whoever requested it; a partition in use again stays."""
     table.insert({"p2": "z"})
-    plan = clean_plan({"p1": [f"file:{table.root}/p1/{base('a', 1)}", f"{table.root}/p1/{base('a', 0)}"]}, ["p2", ""])
+    paths = [f"file:{table.root}/p1/{base('a', 1)}", f"{table.root}/p1/{base('a', 0)}"]
+    plan = clean_plan({"p1": paths}, ["p2", ""], earliest=7)
     table.put(f"{at(9)}.clean.requested", plan)
     if state == "inflight":
         table.put(f"{at(9)}.clean.inflight", b"")
@@ -291,7 +292,7 @@ def test_a_pending_clean_is_executed(table: TableFiles, state: str) -> None:
 
 def test_what_lies_deeper_in_a_dropped_partition(table: TableFiles) -> None:
     """A directory with data files of partitions below it is not removed, whatever a plan says."""
-    table.put(f"{at(9)}.clean.requested", clean_plan({}, ["p2"]))
+    table.put(f"{at(9)}.clean.requested", clean_plan({}, ["p2"], earliest=7))
     table.data("p2/below", base("x", 1))
     report = HudiTable.open(str(table.root)).apply(make_plan(table), clock=lambda: moment(41))
     assert "lies deeper in it" in report.notes[0]
@@ -300,7 +301,7 @@ def test_what_lies_deeper_in_a_dropped_partition(table: TableFiles) -> None:
 
 def test_two_cleans_pending_at_once(table: TableFiles) -> None:
     """Where several cleans may be pending, the new plan is requested before the pending one is executed."""
-    pending = clean_plan({"p1": [f"{table.root}/p1/{base('a', 1)}"]})
+    pending = clean_plan({"p1": [f"{table.root}/p1/{base('a', 1)}"]}, earliest=7)
     table.put(f"{at(9)}.clean.requested", pending)
     plan = make_plan(table, {**COMMITS, "hoodie.clean.multiple.enabled": "true"})
     report = HudiTable.open(str(table.root)).apply(plan, clock=lambda: moment(41))

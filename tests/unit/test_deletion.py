@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lakemeta.deletion import Area, Door, is_behind_link
+from lakemeta.deletion import Area, Door, Links
 from lakemeta.errors import CorruptMetadataError, LakemetaError, StorageError, UnsupportedFeatureError
-from lakemeta.hudi.doors import data_door, lock_door, metadata_door
+from lakemeta.hudi.doors import data_door, emptied_door, lock_door, metadata_door
 from lakemeta.iceberg import doors as iceberg_doors
 from lakemeta.storage import LocalStorage, open_storage
 
@@ -233,6 +233,20 @@ def test_of_the_metadata_only_two_kinds_of_directories_go(table: Path, name: str
         assert everything(table) == before
 
 
+COMPLETED = {f"{T}.clean": True, f"timeline/{T}_{T}.clean": True, f"{T}.commit": False, f"{T}.cleans": False}
+
+
+@pytest.mark.parametrize(("name", "goes"), COMPLETED.items())
+def test_of_completed_instants_only_cleans_go(table: Path, name: str, goes: bool) -> None:
+    """By a door of their own."""
+    door = emptied_door(LocalStorage(), str(table))
+    if goes:
+        door.check_files([f"{table}/.hoodie/{name}"])
+    else:
+        with pytest.raises(CorruptMetadataError):
+            door.check_files([f"{table}/.hoodie/{name}"])
+
+
 @pytest.mark.parametrize("name", ["locks", "lock2", "../t/lock", "lock/..", "a/lock"])
 def test_of_a_lock_only_its_file_goes(table: Path, name: str) -> None:
     """A lock file may lie anywhere, and nothing beside it goes."""
@@ -303,7 +317,7 @@ def test_stores_without_links_have_the_same_doors(path: str) -> None:
     with pytest.raises(LakemetaError):
         data_door(storage, root).delete_files([path])
     assert [o.status for o in data_door(storage, root).delete_files([f"{root}/p1/a"])] == ["absent"]
-    assert not is_behind_link(storage, root, "p1")
+    assert not Links(storage, root).hide("p1")
 
 
 def test_each_directory_is_looked_up_once(table: Path) -> None:
@@ -318,4 +332,4 @@ def test_each_directory_is_looked_up_once(table: Path) -> None:
 
     storage = Counting()
     Door(storage, (Area(str(table), ".*"),)).check_files(f"{table}/p1/{n}" for n in range(10_000))
-    assert storage.resolved == [f"{table}/p1", str(table)]
+    assert storage.resolved == [str(table), f"{table}/p1"]

@@ -44,6 +44,7 @@ HUDI_IO = [
     "metadata_off",
     "metadata_sync",
     "metadata_table",
+    "plan_check",
     "planning",
     "rollback_apply",
     "rollback_planning",

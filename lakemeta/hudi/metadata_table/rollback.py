@@ -24,7 +24,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from lakemeta.errors import PathExistsError, UnsupportedFeatureError
+from lakemeta.errors import CorruptMetadataError, PathExistsError, UnsupportedFeatureError
 from lakemeta.hudi.logfile import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakemeta.hudi.metadata_table.deltacommit import new_log_file
 from lakemeta.hudi.metadata_table.update import GroupUpdate, appended_update
@@ -53,6 +53,12 @@ def check_can_roll_back(table: MetadataTable, rollback: str, failed: str, dead: 
     rollbacks that were begun: they may be pending (rule 6). Nothing is written.
     """
     table.check_writable(rollback, failed, f"{rollback}{ROLLBACK_SUFFIX}", *dead)
+    told = any(i.requested == failed for i in table.timeline.completed.of_actions("deltacommit"))
+    if told and not any(i.requested == failed for i in table.data):
+        raise CorruptMetadataError(
+            f"the write {failed} is to be rolled back, which the timeline does not have and the metadata table counts; "
+            "delete that rollback from the timeline if the write had completed"
+        )
     compactions = [i.requested for i in table.timeline.completed.of_actions("commit")]
     if any(i.requested == failed for i in table.timeline) and failed <= max(compactions, default=""):
         raise UnsupportedFeatureError(

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakemeta import avro
 from lakemeta.errors import (
     CorruptMetadataError,
     PathNotFoundError,
@@ -65,7 +64,7 @@ from lakemeta.hudi.metadata_table.update import (
     with_dropped_files,
 )
 from lakemeta.hudi.properties import parse_properties
-from lakemeta.hudi.rollback import decode_rollback_plan
+from lakemeta.hudi.rollback import decode_restored, decode_rollback_plan, decode_rolled_back
 from lakemeta.hudi.timeline import State, Timeline, instant_file_name, parse_instant
 
 if TYPE_CHECKING:
@@ -433,6 +432,5 @@ def _rolled_back(storage: Storage, folder: str, data: Timeline, timeline: Timeli
     for instant in data.completed.of_actions("rollback", "restore"):
         if instant.requested > since:
             path = f"{folder}/{instant.file_name}"
-            _, records = avro.read_container(storage.read(path), path)
-            named = "commitsRollback" if instant.action == "rollback" else "instantsToRollback"
-            yield from (records[0] if records else {}).get(named) or ()
+            decode = decode_rolled_back if instant.action == "rollback" else decode_restored
+            yield from decode(storage.read(path), path)

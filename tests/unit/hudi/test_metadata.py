@@ -17,10 +17,10 @@ from lakemeta.hudi.metadata import (
     decode_cleaner_plan,
     decode_commit,
     decode_compaction_plan,
+    decode_requested_clustering,
     decode_savepoint,
     encode_cleaner_plan,
     looks_whole,
-    requested_replace_is_clustering,
 )
 
 COMMIT: dict[str, Any] = {
@@ -75,8 +75,9 @@ def test_a_whole_commit_looks_whole_and_no_part_of_it_does(data: bytes) -> None:
         (ENCODED[0][:50], "cut off or damaged"),
         (ENCODED[1][:-5], "cut off"),
         (b"[]", "is JSON but no commit metadata"),
-        (b'{"partitionToWriteStats": []}', "its partitions are not a map"),
-        (b'{"partitionToReplaceFileIds": 3}', "its partitions are not a map"),
+        (b'{"partitionToWriteStats": []}', r"has \[\] as its partitionToWriteStats"),
+        (b'{"partitionToWriteStats": {}, "partitionToReplaceFileIds": 3}', "has 3 as its partitionToReplaceFileIds"),
+        (b'{"partitionToWriteStatz": {}}', "has no field partitionToWriteStats"),
     ],
 )
 def test_damaged_commits(data: bytes, words: str) -> None:
@@ -134,14 +135,15 @@ def test_savepoints_compactions_clusterings() -> None:
             p: {"partitionPath": p, "savepointDataFile": [f"{p}1", f"{p}2"]} for p in ("p", "q")
         },
     }  # fmt: skip
-    assert decode_savepoint(avro("HoodieSavepointMetadata", record), "x") == {"p1", "p2", "q1", "q2"}
+    assert decode_savepoint(avro("HoodieSavepointMetadata", record), "x") == {"p": {"p1", "p2"}, "q": {"q1", "q2"}}
     operations = (CompactionOperation("p", "a-0", at(1)), CompactionOperation("", "b-0", at(2)))
     plan = compaction_plan((o.partition, o.file_id, o.base_instant) for o in operations)
     assert decode_compaction_plan(plan, "x") == operations
     assert decode_compaction_plan(compaction_plan(()), "x") == ()
-    for kind, expected in (("CLUSTER", True), ("INSERT_OVERWRITE", False)):
-        assert (
-            requested_replace_is_clustering(avro("HoodieRequestedReplaceMetadata", {"operationType": kind}), "x")
-            == expected
-        )
-    assert not requested_replace_is_clustering(b"", "x")
+    for kind, expected in (("CLUSTER", ()), ("INSERT_OVERWRITE", None)):
+        requested = avro("HoodieRequestedReplaceMetadata", {"operationType": kind})
+        assert decode_requested_clustering(requested, "x") == expected
+    slices = [{"dataFilePath": "file:/t/p/a", "fileId": "a"}, {"dataFilePath": "b", "fileId": "b"}]
+    clustering = {"operationType": "CLUSTER", "clusteringPlan": {"inputGroups": [{"slices": slices}]}}
+    assert decode_requested_clustering(avro("HoodieRequestedReplaceMetadata", clustering), "x") == ("a", "b")
+    assert decode_requested_clustering(b"", "x") is None

@@ -128,7 +128,7 @@ def test_a_partition_without_directory_has_no_files(table: TableFiles) -> None:
 
 
 def test_where_partitions_are_looked_for(table: TableFiles) -> None:
-    """A directory with a partition metadata file is a partition and holds none; others are walked; .hoodie is not."""
+    """A directory with a partition metadata file is a partition and holds none; others are walked, other tables not."""
     stray = table.data("p1/below", base("x", 1)).parent
     table.data("year=1/month=2", base("c", 1))
     table.data("year=1/month=2", base("c", 2))
@@ -138,7 +138,9 @@ def test_where_partitions_are_looked_for(table: TableFiles) -> None:
     (table.root / ".hoodie" / "p9").mkdir()
     plan = make_plan(table, FULL, explain=True)
     partitions = {op.partition for op in plan.operations}
-    assert partitions == {"p1", "p2", "year=1/month=2", "loose/.hoodie"}
+    assert partitions == {"p1", "p2", "year=1/month=2"}
+    (note,) = plan.header.facts["notes"]
+    assert note.startswith("loose has a .hoodie of its own, so it is another table")
     assert stray.exists()
 
 
