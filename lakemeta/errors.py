@@ -7,8 +7,9 @@ unknown.
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +19,17 @@ class LakemetaError(Exception):
     """Base of every error that lakemeta raises on purpose."""
 
     exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        # Names of files and values in metadata may hold anything, and a message is one line on a terminal.
+        return _CONTROL.sub(_spelled, super().__str__())
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class TableNotFoundError(LakemetaError, FileNotFoundError):

@@ -162,11 +162,17 @@ def _refuse_encryption(parts: JsonObject) -> None:
 
 def _schemas(parts: JsonObject) -> tuple[tuple[Schema, ...], int]:
     legacy = parts.rest.pop("schema", None)
-    schemas = parts.items("schemas", schema_from_json)
+    schemas = parts.items("schemas", _listed_schema)
     if not schemas and legacy is not None:
         schemas = (schema_from_json(legacy),)
         return schemas, schemas[0].schema_id
     return schemas, parts.need("current-schema-id", int)
+
+
+def _listed_schema(value: Json) -> Schema:
+    """A schema of several, which has an id in every format version."""
+    JsonObject(value, "a schema").need("schema-id", int)
+    return schema_from_json(value)
 
 
 def _specs(parts: JsonObject) -> tuple[tuple[PartitionSpec, ...], int]:

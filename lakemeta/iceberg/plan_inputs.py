@@ -44,6 +44,8 @@ def find_inputs(
     wanted = set(named)
     if len(wanted) < len(named):
         raise CorruptMetadataError("the plan names a file twice, so its rows would be doubled; make the plan again")
+    if len({op.group for op in rewrites}) < len(rewrites) or not all(op.inputs for op in rewrites):
+        raise CorruptMetadataError("the plan has two groups of one number, or one of no files; make the plan again")
     manifest_of: dict[str, str] = {}
 
     def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:

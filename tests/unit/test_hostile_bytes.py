@@ -207,6 +207,13 @@ def test_numbers_of_more_than_64_bits() -> None:
     assert JsonObject({"n": -(2**63)}, "it").need("n", int) == -(2**63)
 
 
+def test_messages_are_one_line_that_prints() -> None:
+    """Whatever a hostile name holds, a message has no line ends, no escape sequences and no half characters."""
+    told = str(CorruptMetadataError("a\nb \x1b[2J \ud800 \x85 é 表"))
+    assert told == r"a\nb \x1b[2J \ud800 \x85 é 表"
+    assert told.encode()
+
+
 DELETE = {"op": "delete", "partition": "p", "path": "p/f", "size": 1, "reason": "r"}
 REWRITE = {
     "op": "rewrite", "group": 0, "partition": {}, "spec_id": 0, "inputs": [], "deletes": [], "bytes": 1,

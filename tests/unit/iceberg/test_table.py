@@ -414,6 +414,16 @@ def test_a_plan_that_names_a_file_twice_is_refused(small):
         opened(small).apply(Plan(plan.header, [first, twice]))
 
 
+@pytest.mark.parametrize("change", [{"group": 0}, {"inputs": ()}])
+def test_plans_whose_groups_are_none_are_refused(small, change):
+    """An edited plan with one number twice, or a group of no files, rewrites nothing."""
+    plan = opened(small).plan_rewrite_data_files(ALL)
+    first, second = plan.operations
+    edited = attrs.evolve(plan, operations=(first, attrs.evolve(second, **change)))
+    with pytest.raises(CorruptMetadataError, match="two groups of one number, or one of no files"):
+        opened(small).apply(edited)
+
+
 def test_the_older_planner_can_be_applied(small):
     """planner=split-combine plans whole partitions; the result is committed like any other."""
     table = opened(small)
