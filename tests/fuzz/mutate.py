@@ -6,6 +6,7 @@ A mutation changes the files of a table, given as path to content, and is a func
 from __future__ import annotations
 
 import copy
+import hashlib
 import io
 import json
 import zlib
@@ -340,6 +341,23 @@ Kind = Callable[[Contents, str, list[str], Random], str]
 _BY_BYTES: tuple[Kind, ...] = (_flip, _flip, _flip, _put_bytes, _cut, _drop_middle, _splice, _double, _bracket)
 _BY_STRUCTURE: tuple[Kind, ...] = (_structure,)
 _OF_FILES: tuple[Kind, ...] = (_remove, _empty, _swap, _rename, _rename, _copy)
+
+
+def edit_plan(text: str, random: Random) -> tuple[str, str]:
+    """A plan file with some of its lines changed by hand, and its checksum made right; what was done, in words."""
+    lines = [json.loads(line) for line in text.splitlines()[:-1]]
+    done = []
+    for _ in range(random.choice((1, 1, 2))):
+        at = random.choice((0, random.randrange(len(lines))))
+        if at and random.random() < 0.1:
+            lines.insert(at, copy.deepcopy(lines[at]))
+            done.append("a line twice")
+        else:
+            done.append(change(lines[at], random, gentle=random.random() < 0.7))
+    written = [json.dumps(line) + "\n" for line in lines]
+    digest = hashlib.sha256("".join(written).encode()).hexdigest()
+    end = {"end": True, "ops": len(lines) - 1, "files": 0, "bytes": 0, "sha256": digest}
+    return "".join([*written, json.dumps(end) + "\n"]), ", ".join(done)
 
 
 def pack(changes: dict[str, bytes | None]) -> dict[str, str | None]:

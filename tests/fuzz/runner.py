@@ -23,7 +23,7 @@ from fuzz import mutate, tables
 
 SECONDS = 10  # that a mutation may take
 MEMORY = 3 * 2**30  # bytes of address space beyond what a worker starts with
-KEPT = Path(__file__).parent / "corpus"
+_EDITED_PLANS = 0.1
 
 
 @attrs.frozen
@@ -85,6 +85,10 @@ def make(seed: int, index: int, names: list[str]) -> Mutation:
     chosen = random.choice(formats)
     table = tables.tables()[random.choice([name for name in names if name.startswith(chosen)])]
     contents = table.contents()
+    if random.random() < _EDITED_PLANS:
+        service = random.choice(("clean", "rollback"))
+        text, told = mutate.edit_plan(tables.plan_text(table.name, service), random)
+        return Mutation(table, index, contents | {tables.EDITED: text.encode()}, (f"edited plan {told}",), moved=False)
     done, moved = mutate.mutate(contents, table.names, random)
     return Mutation(table, index, contents, tuple(done), moved)
 

@@ -34,6 +34,8 @@ from lakemeta.iceberg.table import IcebergTable
 from lakemeta.plan import Plan
 
 Files = dict[str, File]
+EDITED = "plan"  # among the files, one that is applied instead of plans of the table itself
+_PLANNED: dict[tuple[str, str], str] = {}
 
 HUDI = re.compile(
     r".*__(archived__step3|archived__step4|cdc__commits3|clustering__pending_commits1|cow__commits1|cow__versions2|"
@@ -120,12 +122,46 @@ def run(table: Table, files: Files, *, moved: bool) -> Outcome:
     ``moved`` says that files came or went by the mutation, so that the table may be another one, in good order.
     """
     tries = _Tries()
-    if table.is_hudi:
+    if EDITED in files:
+        _apply_edited(table, {path: file for path, file in files.items() if path != EDITED}, files[EDITED][0], tries)
+    elif table.is_hudi:
         for service in ("clean", "rollback"):
             _run_hudi(table, files, tries, service, moved=moved)
     else:
         _run_iceberg(table, files, tries)
     return Outcome(tuple(tries.refused), tuple(tries.wrong))
+
+
+def plan_text(name: str, service: str) -> str:
+    """The plan of a service for a table as it is."""
+    if (name, service) not in _PLANNED:
+        table = tables()[name]
+        storage = MemoryTable(table.files)
+        if table.is_hudi:
+            plan = _plan_hudi(_open_hudi(table, storage), table, service)
+        else:
+            plan = _open_iceberg(table, storage).plan_rewrite_data_files(table.options)
+        _PLANNED[name, service] = plan.dumps()
+    return _PLANNED[name, service]
+
+
+def _apply_edited(table: Table, files: Files, text: bytes, tries: _Tries) -> None:
+    """Apply a plan that somebody edited to the table as it is: nothing goes but what plans of ours delete."""
+    storage = MemoryTable(files)
+    plan = tries.of("load plan", lambda: Plan.loads(text.decode("utf-8", "surrogatepass")))
+    if plan is None:
+        return
+    tries.of("summary", plan.summary)
+    if table.is_hudi:
+        opened = _open_hudi(table, storage)
+        tries.of("apply edited", lambda: opened.apply(plan, clock=_clock(table), assume_single_writer=True))
+        gone = {path for path in files.keys() - storage.files.keys() if "/.hoodie/" not in path}
+        tries.wrong += [f"an edited plan deleted {path}" for path in sorted(gone - _hudi_deletions(table.name))]
+        return
+    rewritten = _open_iceberg(table, storage)
+    before = len(tries.refused)
+    tries.of("apply edited", lambda: rewritten.apply(plan, world=still_world(7)))
+    _judge_iceberg(table, files, storage.files, tries, committed=before == len(tries.refused))
 
 
 # --- Hudi
