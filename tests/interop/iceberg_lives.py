@@ -1,6 +1,6 @@
 """The life of one random table: grown by the engine, rewritten by lakemeta twice, then by the engine, and read by all.
 
-Before each rewrite IcebergGenerics says which rows the table holds; after it, every reader has to give these rows.
+Before each rewrite Iceberg's Java API says which rows the table holds; after it, every reader has to give these rows.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Life:
     def _expect(self, label: str, agreeing: set[str]) -> None:
         """Take the rows as they are now for the ones to be kept; the readers named have to agree already."""
         readers = Readers(self.engine, self.name, self.scratch)
-        self.rows = readers.generics()
+        self.rows = readers.expected()
         for name, read in readers.of_tables().items():
             if name in agreeing:
                 self._compare(label, name, read)
