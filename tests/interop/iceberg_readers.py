@@ -80,7 +80,7 @@ class Readers:
         return canonical(table, schema)
 
     def expected(self) -> pa.Table:
-        """What IcebergGenerics reads; but the lineage of ORC files is Spark's: there each row has the first one's id."""
+        """What IcebergGenerics reads; with ORC files, all of whose rows get one id there, the lineage is Spark's."""
         rows = self.generics()
         if self.lineage and any(file["format"] == "ORC" for file in self.live):
             theirs = self.spark(vectorised=False)
