@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lakemeta.deletion import Area, Door
+from lakemeta.deletion import Door
 
 if TYPE_CHECKING:
     from lakemeta.storage import Storage
@@ -37,19 +37,19 @@ _METADATA_DIRECTORIES: Final = rf"\.hoodie/metadata|\.hoodie/\.temp/{_INSTANT}"
 
 def data_door(storage: Storage, root: str) -> Door:
     """The door for data files and for the directories of partitions."""
-    return Door(storage, (Area(root, _DATA, _DATA),))
+    return Door(storage, root, _DATA, _DATA)
 
 
 def metadata_door(storage: Storage, root: str) -> Door:
     """The door for what lies in ``.hoodie``; ``root`` is the data table's, also for its metadata table's files."""
-    return Door(storage, (Area(root, _METADATA_FILES, _METADATA_DIRECTORIES),))
+    return Door(storage, root, _METADATA_FILES, _METADATA_DIRECTORIES)
 
 
 def emptied_door(storage: Storage, root: str) -> Door:
     """The door for completed cleans, of which those go that a crash left empty."""
-    return Door(storage, (Area(root, rf"\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.clean"),))
+    return Door(storage, root, rf"\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.clean")
 
 
 def lock_door(storage: Storage, path: str) -> Door:
     """The door for one lock file alone."""
-    return Door(storage, (Area(path.rpartition("/")[0], "lock"),))
+    return Door(storage, path.rpartition("/")[0], "lock")

@@ -50,7 +50,10 @@ def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, exec
 
     Raises CorruptMetadataError or UnsupportedFeatureError, with nothing done, if one may not.
     """
-    checked = check_names(door, root, plan, state)
+    checked = check_names(root, plan, state)
+    door.check_files(path for listed in checked.values() for path in listed)
+    for partition in filter(None, plan.partitions_to_delete or ()):
+        door.check_directory(f"{root}/{partition}")
     planned = [(p, frozenset(path.rpartition("/")[2] for path in paths)) for p, paths in checked.items()]
     work = partial(_judge, door, root, _context(plan, state), _needed(plan, state))
     where = executor if len(planned) > _BATCH else nearby(executor)
@@ -58,15 +61,6 @@ def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, exec
         raise CorruptMetadataError(
             f"the clean plan deletes {f'{partition}/{name}' if partition else name}, which {why}; {_ADVICE}"
         )
-    return checked
-
-
-def check_names(door: Door, root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
-    """As :func:`check_plan`, by rules 1 and 2 alone: of a plan that was judged a moment ago."""
-    checked = _check_paths(root, plan, state)
-    door.check_files(path for listed in checked.values() for path in listed)
-    for partition in filter(None, plan.partitions_to_delete or ()):
-        door.check_directory(f"{root}/{partition}")
     return checked
 
 
@@ -107,7 +101,8 @@ def _needed(plan: CleanerPlan, state: TableState) -> dict[str, str]:
     return {name: what for name, what in state.needed.items() if name in named}
 
 
-def _check_paths(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
+def check_names(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
+    """As :func:`check_plan`, by names and savepoints alone: of a plan that was judged a moment ago."""
     pinned = {name: savepoint for savepoint, names in state.savepoints.items() for name in names}
     checked: dict[str, list[str]] = {}
     for partition, files in plan.files.items():

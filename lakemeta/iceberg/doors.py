@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from lakemeta.deletion import Area, Door
+from lakemeta.deletion import Door
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.write_settings import data_root, name_pattern
 
@@ -31,12 +31,12 @@ _METADATA: Final = rf"[^/]+\.avro|[^/]+\.metadata\.json(?:\.gz)?|{re.escape(MARK
 def data_door(storage: Storage, metadata: TableMetadata, uuid: str) -> Door:
     """The door for data files that the rewrite ``uuid`` wrote."""
     root = store_path(storage.scheme, data_root(metadata.location, metadata.properties))
-    return Door(storage, (Area(root, rf"(?:[^/]+/)*{name_pattern(uuid)}"),))
+    return Door(storage, root, rf"(?:[^/]+/)*{name_pattern(uuid)}")
 
 
 def metadata_door(storage: Storage, folder: str) -> Door:
     """The door for files of a table's metadata directory, given as store path."""
-    return Door(storage, (Area(folder, _METADATA),))
+    return Door(storage, folder, _METADATA)
 
 
 def metadata_folder(operations: TableOperations) -> str:

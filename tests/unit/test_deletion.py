@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakemeta.deletion import Area, Door, Links
+from lakemeta.deletion import Door, Links
 from lakemeta.errors import CorruptMetadataError, LakemetaError, StorageError, UnsupportedFeatureError
 from lakemeta.hudi.doors import data_door, emptied_door, lock_door, metadata_door
 from lakemeta.iceberg import doors as iceberg_doors
@@ -17,6 +17,15 @@ from lakemeta.storage import LocalStorage, open_storage
 
 ROOT = Path(__file__).parents[2]
 T = "20260101000000000"
+
+
+@pytest.mark.parametrize("base", ["", "/"])
+def test_a_door_to_everything_lets_nothing_through(base: str) -> None:
+    """A base that is the root of the disks or of the store is a mistake."""
+    with pytest.raises(CorruptMetadataError):
+        Door(LocalStorage(), base, ".*", ".*").check_files(["/x"])
+    with pytest.raises(CorruptMetadataError):
+        Door(LocalStorage(), base, ".*", ".*").check_directory("/x")
 
 
 @cache
@@ -331,5 +340,5 @@ def test_each_directory_is_looked_up_once(table: Path) -> None:
             return super().resolve(path)
 
     storage = Counting()
-    Door(storage, (Area(str(table), ".*"),)).check_files(f"{table}/p1/{n}" for n in range(10_000))
+    Door(storage, str(table), ".*").check_files(f"{table}/p1/{n}" for n in range(10_000))
     assert storage.resolved == [str(table), f"{table}/p1"]
