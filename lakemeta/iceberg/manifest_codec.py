@@ -23,7 +23,7 @@ from lakemeta.iceberg.manifest import (
 )
 from lakemeta.iceberg.manifest_check import check_entry_schema, check_list_schema
 from lakemeta.iceberg.manifest_entries import LISTS, MAPS, OTHERS, EntryLayout
-from lakemeta.iceberg.manifest_schema import as_encoded, avro_name, avro_record, has_fixed, manifest_list_type
+from lakemeta.iceberg.manifest_schema import as_encoded, avro_name, avro_record, is_fixed, manifest_list_type
 from lakemeta.iceberg.schema import Schema, schema_to_json
 from lakemeta.iceberg.spec import PartitionSpec, spec_fields_to_json
 
@@ -75,11 +75,11 @@ def read_manifest(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> l
 def _records(data: bytes, path: str) -> tuple[avro.Schema, list[Any]]:
     """The schema of a manifest and its records, those of Java too, which have lengths before values of type fixed."""
     schema, blocks = avro.read_blocks(data, path)
-    record = avro.spelled_out(schema)
-    if not has_fixed(record):
+    encoded = as_encoded(schema)
+    if encoded == schema:
         return avro.read_container(data, path)
-    of_java = avro.schema_text({"type": "array", "items": as_encoded(record)})
-    partition = _field(_field(record, "data_file")["type"], "partition")["type"]
+    of_java = avro.schema_text({"type": "array", "items": encoded})
+    partition = _field(_field(avro.spelled_out(schema), "data_file")["type"], "partition")["type"]
     try:
         records: list[Any] = []
         for count, block in blocks:
@@ -97,7 +97,7 @@ def _fits(partition: avro.Schema, values_by_name: Mapping[str, Any]) -> bool:
     for field in partition["fields"]:
         for branch in field["type"] if isinstance(field["type"], list) else [field["type"]]:
             value = values_by_name[field["name"]]
-            if has_fixed(branch) and value is not None and len(value) != branch["size"]:
+            if is_fixed(branch) and value is not None and len(value) != branch["size"]:
                 return False
     return True
 

@@ -11,7 +11,7 @@ from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg import values
 from lakemeta.iceberg.manifest_schema import as_encoded, avro_name, avro_record, manifest_entry_type
-from lakemeta.iceberg.types import DecimalType, FixedType, NestedField, StructType, Type, Value, decimal_bytes
+from lakemeta.iceberg.types import DecimalType, NestedField, StructType, Type, Value, decimal_bytes
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.manifest import ManifestEntry
@@ -81,9 +81,7 @@ def _layout(format_version: int, partition: StructType) -> EntryLayout:
     struct = manifest_entry_type(format_version, partition)
     names = tuple(avro_name(field.name) for field in partition.fields)
     record = avro_record("manifest_entry", struct)
-    schema = encoding = avro.schema_text(record)
-    if any(isinstance(field.type, FixedType) for field in partition.fields):
-        encoding = avro.schema_text(as_encoded(avro.spelled_out(record)))
+    schema, encoding = avro.schema_text(record), avro.schema_text(as_encoded(record))
     return EntryLayout(format_version, partition, names, struct, schema, avro.canonical(schema), encoding)
 
 

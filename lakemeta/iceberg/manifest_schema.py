@@ -147,26 +147,34 @@ def avro_record(name: str, struct: StructType) -> AvroSchema:
     return _Writer().record(name, struct.fields)
 
 
-def has_fixed(schema: AvroSchema) -> bool:
-    """True if a schema, names in it spelled out, has byte strings of one length that are no decimals or uuids."""
-    return bool(as_encoded(schema) != schema)
+def is_fixed(schema: AvroSchema) -> bool:
+    """True for the Avro schema of byte strings of one length that are no decimals or uuids."""
+    return isinstance(schema, dict) and schema.get("type") == "fixed" and "logicalType" not in schema
 
 
 def as_encoded(schema: AvroSchema) -> AvroSchema:
-    """The schema by which Java writes and reads the values of a schema, names in it spelled out.
+    """The schema by which Java writes and reads the values of a schema: the same if it has no ``is_fixed`` ones.
 
     Iceberg's internal writer puts the length before byte strings of one length, as if they were of any, against the
     schema in the file's header (engine: ValueWriters.FixedByteBufferWriter), and its reader expects it there.
     """
+    return _as_encoded(schema, set())
+
+
+def _as_encoded(schema: AvroSchema, names: set[str]) -> AvroSchema:
+    """``names`` are those of the types that were replaced so far."""
     if isinstance(schema, list):
-        return [as_encoded(branch) for branch in schema]
+        return [_as_encoded(branch, names) for branch in schema]
+    if isinstance(schema, str):
+        return "bytes" if schema in names else schema
     if not isinstance(schema, dict):
         return schema
-    if schema.get("type") == "fixed":
-        return schema if "logicalType" in schema else "bytes"
-    out = {key: as_encoded(part) if key in ("type", "items") else part for key, part in schema.items()}
+    if is_fixed(schema):
+        names.add(schema["name"])
+        return "bytes"
+    out = {key: _as_encoded(part, names) if key in ("type", "items") else part for key, part in schema.items()}
     if "fields" in out:
-        out["fields"] = [as_encoded(field) for field in out["fields"]]
+        out["fields"] = [_as_encoded(field, names) for field in out["fields"]]
     return out
 
 

@@ -238,6 +238,17 @@ def of_kinds(*kinds: Any) -> tuple[Any, Any]:
     return table(by, schema=schema), by
 
 
+def test_partition_fields_of_one_type_beside_others() -> None:
+    """Names of decimals stand beside values of type fixed, and each is still defined once."""
+    kinds = (DecimalType(9, 2), FixedType(3), UUID)
+    values = (Decimal("-1.25"), b"abc", bytes(16))
+    metadata, by = of_kinds(*kinds, *kinds)
+    listed = [added(data_file(partition=(*values, *values)))]
+    data, line = write_manifest(metadata, 0, listed, path="/m.avro", content=ManifestContent.DATA, snapshot_id=7)
+    assert read_manifest(data, line, by)[0].data_file.partition == (*values, *values)
+    assert scan_manifest(data, line, by, frozenset())[0].data_file.partition == (*values, *values)
+
+
 @pytest.mark.parametrize("kind", [DecimalType(9, 2), FixedType(3), UUID], ids=str)
 def test_partition_fields_of_one_type_share_its_avro_name(kind: Any) -> None:
     """Avro defines a name once; fields after the first name it, as Java writes them, and every reader follows."""
