@@ -107,6 +107,7 @@ def _load_state(storage: Storage, root: str, executor: Executor) -> TableState:
     config = load_config(storage, root)
     instants = list_instants(storage, root, config)
     timeline = Timeline.of(instants)
+    timeline.check_writes()
     reader = InstantReader(storage, f"{root}/{config.timeline_folder}", executor)
     reader.check_whole(timeline.completed.where(lambda i: i.action in WRITES))
     emptied = _emptied_cleans(timeline)

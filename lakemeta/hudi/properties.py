@@ -138,8 +138,8 @@ def checksum(properties: Mapping[str, str]) -> int:
 
 
 def _check_version(value: str, where: str) -> None:
-    if not value.isdecimal():
-        raise CorruptMetadataError(f"{where} says hoodie.table.version={value}, which is no number; restore it")
+    if not re.fullmatch("[0-9]{1,9}", value):
+        raise CorruptMetadataError(f"{where} says hoodie.table.version={value:.60}, which is no number; restore it")
     version = int(value)
     if version not in SUPPORTED_VERSIONS:
         way = "upgrade the table with a newer Hudi" if version < 8 else "use a newer lakemeta"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakemeta.errors import UnsupportedFeatureError
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -131,6 +131,16 @@ class Timeline:
             if key not in best or best[key].state < instant.state:
                 best[key] = instant
         return cls(sorted(best.values(), key=lambda i: (i.requested, i.comparable_action)))
+
+    def check_writes(self) -> None:
+        """Raise CorruptMetadataError if two writes have one time: files would belong to the one and to the other."""
+        seen: dict[str, Instant] = {}
+        for instant in self.instants:
+            if instant.action in WRITES and seen.setdefault(instant.requested, instant) is not instant:
+                raise CorruptMetadataError(
+                    f"the timeline has {seen[instant.requested]} and {instant}, and a file cannot be of both; find out "
+                    "which of them wrote what is there, and remove the other"
+                )
 
     def __iter__(self) -> Iterator[Instant]:
         return iter(self.instants)

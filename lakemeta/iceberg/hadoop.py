@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 HINT: Final = "version-hint.text"
 _EXTENSIONS: Final = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _ANSWERS_AT_ONCE: Final = frozenset({"file", "memory"})  # nothing is on its way once a call has failed
+_HINT: Final = re.compile("[+]?[0-9]{1,20}")
 _INT_MAX: Final = 2**31 - 1  # a hint beyond it is unreadable to the engine
-_VERSION: Final = re.compile(r"v(\d+)\.")
+_VERSION: Final = re.compile(r"v([0-9]{1,9})\.")
 _log = logging.getLogger(__name__)
 
 
@@ -160,10 +161,12 @@ class HadoopTableOperations:
     def _start(self) -> int:
         """The version in the hint; if it cannot be read, the highest version there is, 0 if there is none."""
         try:
-            hint = int(self.storage.read(self._path(HINT)).decode().split("\n", 1)[0])
-            return hint if 0 <= hint <= _INT_MAX else max(self._listed(), default=0)
+            hint = self.storage.read(self._path(HINT)).decode().split("\n", 1)[0]
         except (StorageError, ValueError):
-            return max(self._listed(), default=0)
+            hint = ""
+        if _HINT.fullmatch(hint) and int(hint) <= _INT_MAX:
+            return int(hint)
+        return max(self._listed(), default=0)
 
     def _listed(self) -> list[int]:
         try:

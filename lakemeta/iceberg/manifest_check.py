@@ -40,9 +40,9 @@ def check_list_schema(schema: avro.Schema, names: dict[str, str], version: int, 
     _raise_if(_wrong_list(json.dumps(renamed), version), path)
 
 
-def check_entry_schema(schema: avro.Schema, version: int, path: str, *, deletes: bool) -> None:
-    """Raise CorruptMetadataError if a manifest lacks a field, or has one of another type."""
-    _raise_if(_wrong_entry(json.dumps(schema), version, deletes), path)
+def check_entry_schema(schema: str, version: int, path: str, *, deletes: bool) -> None:
+    """Raise CorruptMetadataError if a manifest lacks a field, or has one of another type; ``schema`` is JSON text."""
+    _raise_if(_wrong_entry(schema, version, deletes), path)
 
 
 def _raise_if(problem: str | None, path: str) -> None:

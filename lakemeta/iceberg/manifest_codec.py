@@ -45,7 +45,7 @@ def read_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
     schema, records = avro.read_container(data, path)
     ids = {f["name"]: i for f in schema["fields"] if isinstance(i := f.get("field-id"), int)}
     names = {name: _LIST_NAMES[i] for name, i in ids.items() if i in _LIST_NAMES}
-    check_list_schema(schema, names, _format_version(data, path), path)
+    check_list_schema(schema, names, _format_version(avro.container_metadata(data, path), path), path)
     try:
         manifests = [_manifest_file({ours: record[name] for name, ours in names.items()}) for record in records]
     except (TypeError, ValueError, KeyError) as error:
@@ -64,7 +64,7 @@ def read_manifest(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> l
     path = manifest.manifest_path
     try:
         schema, records = _records(data, path)
-        check_header(data, schema, manifest)
+        check_header(data, manifest)
         partition = partition_reader(schema, spec)
         inherited = Inheritance(manifest)
         return [_entry(record, spec.spec_id, partition, inherited) for record in records]
@@ -102,8 +102,8 @@ def _fits(partition: avro.Schema, values_by_name: Mapping[str, Any]) -> bool:
     return True
 
 
-def check_header(data: bytes, schema: avro.Schema, manifest: ManifestFile) -> None:
-    """Raise CorruptMetadataError if a manifest of this schema lacks a field, or has one of a strange type.
+def check_header(data: bytes, manifest: ManifestFile) -> None:
+    """Raise CorruptMetadataError if the schema of a manifest lacks a field, or has one of a strange type.
 
     Also if it says that it holds another content, or files of another spec, than the manifest list says. Raises
     UnsupportedFeatureError if it says it is of a format version after 3.
@@ -115,11 +115,12 @@ def check_header(data: bytes, schema: avro.Schema, manifest: ManifestFile) -> No
     for name, expected in listed.items():
         if header.get(name, expected) != expected:
             raise CorruptMetadataError(f"{path} has {name} {header[name][:20]!r}, its manifest list says {expected!r}")
-    check_entry_schema(schema, _format_version(data, path), path, deletes=manifest.is_deletes)
+    text = header["avro.schema"].decode()
+    check_entry_schema(text, _format_version(header, path), path, deletes=manifest.is_deletes)
 
 
-def _format_version(data: bytes, path: str) -> int:
-    version = avro.container_metadata(data, path).get("format-version", b"1").decode("ascii", "replace")
+def _format_version(header: Mapping[str, bytes], path: str) -> int:
+    version = header.get("format-version", b"1").decode("ascii", "replace")
     if version not in ("1", "2", "3"):
         found = " ".join(version[:20].split())
         raise UnsupportedFeatureError(f"{path} has format version {found}; lakemeta handles 1, 2 and 3")

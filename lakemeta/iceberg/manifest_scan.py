@@ -69,7 +69,7 @@ def scan(
     Any of ``UNFAMILIAR`` may be raised, sooner or later.
     """
     schema, blocks = avro.read_blocks(data, manifest.manifest_path)
-    check_header(data, schema, manifest)
+    check_header(data, manifest)
     names, steps = _layout(json.dumps(schema), bool(metrics))
     entry = _entry_maker(names, _partitions(schema, spec), manifest, spec, metrics)
     return names, ((entry(row), row, raw) for count, block in blocks for row, raw in _rows(count, block, steps))

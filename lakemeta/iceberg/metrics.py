@@ -28,7 +28,7 @@ NONE: Final = -1
 COUNTS: Final = 0
 FULL: Final = 2**31 - 1
 _DEFAULT: Final = 16
-_TRUNCATE: Final = re.compile(r"truncate\((\d+)\)")
+_TRUNCATE: Final = re.compile(r"truncate\(([0-9]{1,9})\)")
 
 
 @attrs.frozen

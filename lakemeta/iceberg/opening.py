@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.metadata import TableMetadata
     from lakemeta.storage import Storage
 
-_CATALOG_FILE: Final = re.compile(r"(\d+)-[0-9a-fA-F-]{36}(\.gz)?\.metadata\.json(\.gz)?")
+_CATALOG_FILE: Final = re.compile(r"([0-9]+)-[0-9a-fA-F-]{36}(\.gz)?\.metadata\.json(\.gz)?")
 SCHEME: Final = "catalog://"
-_HADOOP_FILE: Final = re.compile(r"v\d+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")
+_HADOOP_FILE: Final = re.compile(r"v[0-9]+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")
 
 
 class FixedTableOperations:

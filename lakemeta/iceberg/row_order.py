@@ -30,6 +30,7 @@ _TERM: Final = re.compile(
     re.IGNORECASE,
 )
 _ZORDER: Final = re.compile(r"\s*zorder\s*\(([^)]*)\)\s*", re.IGNORECASE)
+_WIDTH: Final = re.compile("[0-9]{1,9}")
 _UNITS: Final = {"date": "day", "date_hour": "hour", "years": "year", "months": "month", "days": "day", "hours": "hour"}
 STRING_BYTES: Final = 8  # what a string or binary column gives to a z-value: var-length-contribution
 _ORDERABLE: Final = (
@@ -123,8 +124,8 @@ def _transform(name: str, arguments: str) -> tuple[Transform, str]:
     parts = [part.strip().strip("`") for part in arguments.split(",")]
     name = _UNITS.get(name, name)
     if name in ("bucket", "truncate") and len(parts) == 2:
-        width, column = parts if parts[0].isdigit() else parts[::-1]
-        if width.isdigit() and int(width) > 0:
+        width, column = parts if _WIDTH.fullmatch(parts[0]) else parts[::-1]
+        if _WIDTH.fullmatch(width) and int(width) > 0:
             return Transform(name, int(width)), column
     if name in ("year", "month", "day", "hour", "identity") and len(parts) == 1:
         return Transform(name), parts[0]

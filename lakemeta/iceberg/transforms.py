@@ -26,7 +26,8 @@ from lakemeta.iceberg.types import (
 )
 
 _TIMES: Final = ("year", "month", "day", "hour")
-_WITH_WIDTH: Final = re.compile(r"(bucket|truncate)\[(\d+)\]")
+_WITH_WIDTH: Final = re.compile(r"(bucket|truncate)\[([0-9]+)\]")
+_DIGITS: Final = 10  # of Java's int
 _MASK: Final = 0xFFFFFFFF
 
 
@@ -48,8 +49,8 @@ class Transform:
         """Read a transform's spelling; unknown ones are kept, so that metadata that uses them can be read."""
         lowered = text.lower()
         if match := _WITH_WIDTH.fullmatch(lowered):
-            if int(match[2]) == 0:
-                raise CorruptMetadataError(f"transform {text} has no width")
+            if len(match[2]) > _DIGITS or int(match[2]) == 0:
+                raise CorruptMetadataError(f"transform {text:.100} has no width that a column can have")
             return cls(match[1], int(match[2]))
         return cls(lowered) if lowered in ("identity", "void", *_TIMES) else cls(text)
 

@@ -45,8 +45,8 @@ _NAMES: Final = frozenset(
         "geography",
     )
 )
-_FIXED: Final = re.compile(r"fixed\[\s*(\d+)\s*\]")
-_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_FIXED: Final = re.compile(r"fixed\[\s*([0-9]{1,9})\s*\]")
+_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\)")
 _GEO: Final = re.compile(r"(geometry|geography)\(.*\)")
 
 
@@ -168,7 +168,7 @@ def primitive_from_name(name: str) -> Type:
         if not 0 < precision <= 38 or scale > precision:
             raise CorruptMetadataError(f"type {name} is no decimal of at most 38 digits")
         return DecimalType(precision, scale)
-    raise UnsupportedFeatureError(f"type {name} is not known; use a newer lakemeta for this table")
+    raise UnsupportedFeatureError(f"type {name:.100} is not known; use a newer lakemeta for this table")
 
 
 def decimal_bytes(precision: int) -> int:

@@ -5,7 +5,7 @@ from builders import at, done, timeline
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta.errors import UnsupportedFeatureError
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.timeline import ACTIONS, Instant, State, Timeline, instant_file_name, parse_instant
 
 TIMES = st.integers(0, 10**17 - 1).map(lambda n: f"{n:017d}")
@@ -105,6 +105,14 @@ def test_the_filters() -> None:
     assert of(everything.savepoints) == [7]
     assert of(everything.pending) == [2, 4, 5, 6, 8, 10]
     assert of(everything.completed) == [1, 3, 7, 7, 9]
+
+
+@pytest.mark.parametrize("words", [("1 commit inflight", "1 deltacommit"), ("1 commit", "1 replacecommit requested")])
+def test_two_writes_at_one_time_are_refused(words: tuple[str, str]) -> None:
+    """A pending write at the time of a completed one would be rolled back, and its files are the other's."""
+    with pytest.raises(CorruptMetadataError, match="cannot be of both"):
+        timeline(*words).check_writes()
+    timeline("1 commit", "1 commit requested", "1 savepoint", "2 compaction inflight", "2 commit").check_writes()
 
 
 def test_the_ends() -> None:

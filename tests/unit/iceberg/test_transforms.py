@@ -150,3 +150,12 @@ def test_times_need_times() -> None:
     assert fits(Transform("month"), t.DATE)
     assert fits(Transform("truncate", 2), t.BINARY)
     assert fits(Transform("identity"), t.DOUBLE)
+
+
+@pytest.mark.parametrize("width", ["0", "9" * 5000, "\u0662"])
+def test_widths_that_no_column_has(width: str) -> None:
+    """Zero and what no int holds are damage; other digits than ours make a transform that nobody knows."""
+    try:
+        assert not Transform.parse(f"bucket[{width}]").is_known
+    except CorruptMetadataError as error:
+        assert len(str(error)) < 200  # noqa: PT017
