@@ -24,6 +24,7 @@ from fuzz import mutate, tables
 SECONDS = 10  # that a mutation may take
 MEMORY = 3 * 2**30  # bytes of address space beyond what a worker starts with
 _EDITED_PLANS = 0.1
+_TELL_EVERY = 60.0  # seconds
 
 
 @attrs.frozen
@@ -147,7 +148,11 @@ def run_many(
     done = 0
     context = mp.get_context("fork")
     running = [_Worker.start(context, seed, indexes[n::workers], chosen, deadline) for n in range(workers)]
+    told = time.monotonic()
     while running:
+        if time.monotonic() > told + _TELL_EVERY:
+            told = time.monotonic()
+            print(f"{done + sum(worker.done.value for worker in running)} mutations", flush=True)
         for worker in list(running):
             ended = not worker.process.is_alive()
             findings += worker.told()
