@@ -172,6 +172,13 @@ def key_columns(batch: pa.RecordBatch, schema: Schema, field_ids: Sequence[int])
     return list(columns.values())
 
 
+def value_columns(batch: pa.RecordBatch, schema: Schema, field_ids: Sequence[int]) -> list[pa.Array]:
+    """The columns with the given ids alone, of structs the fields in them."""
+    fields = _known(schema.fields)
+    paths = [_path(fields, field_id) for field_id in field_ids]
+    return [_nested(batch.column(fields[path[0]].name), path) for path in paths]
+
+
 def _known(fields: Sequence[NestedField]) -> list[NestedField]:
     """The fields that batches have: those of type unknown are left out."""
     return [field for field in fields if field.type != UNKNOWN]

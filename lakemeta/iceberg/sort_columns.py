@@ -11,7 +11,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemeta.iceberg.delete_filter import key_columns
+from lakemeta.iceberg.delete_filter import value_columns
 from lakemeta.iceberg.row_order import STRING_BYTES
 from lakemeta.iceberg.spec import SortField, SortOrder
 from lakemeta.iceberg.transform_arrays import transform_array
@@ -42,7 +42,7 @@ def sort_columns(
             (_transformed(batch, schema, field.source_id, field.transform), _how(field)) for field in order.fields
         ]
     elif order is not None:
-        words = z_values(key_columns(batch, schema, order.field_ids), order.string_bytes)
+        words = z_values(value_columns(batch, schema, order.field_ids), order.string_bytes)
         columns += [(word, SortKey("")) for word in words]
     keys = [attrs.evolve(key, column=f"\0sort {n}") for n, (_, key) in enumerate(columns)]
     for (array, _), key in zip(columns, keys, strict=True):
@@ -59,7 +59,7 @@ def _transformed(batch: pa.RecordBatch, schema: Schema, source_id: int, transfor
     field = schema.field(source_id)
     if transform.name == "void" or field is None or field.type == UNKNOWN:
         return pa.nulls(batch.num_rows, pa.int32())
-    return transform_array(transform, field.type, key_columns(batch, schema, [source_id])[0])
+    return transform_array(transform, field.type, value_columns(batch, schema, [source_id])[0])
 
 
 def z_values(columns: Sequence[pa.Array], string_bytes: int = STRING_BYTES) -> list[pa.Array]:
