@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAGIC: Final = b"PAR1"
+_PAGE_BYTES: Final = 1024 * 1024  # pyarrow's default
+_AT_ONCE, _LEAST_AT_ONCE = 1024, 16  # values that pyarrow writes into a page before it looks at its size
 BUNDLES: Final = 4  # column bundles a row group: more keep cores busy at its end, fewer cost less
 
 
@@ -224,10 +226,28 @@ def _encode_table(table: pa.Table, settings: Mapping[str, Any]) -> memoryview:
         names = set(table.column_names)
         mine = {path: value for path, value in blooms.items() if path.partition(".")[0] in names}
         settings["bloom_filter_options"] = mine or None
+    settings["write_batch_size"] = _values_at_once(table, settings["data_page_size"] or _PAGE_BYTES)
     with pq.ParquetWriter(sink, table.schema, **settings) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
     return memoryview(sink.getvalue())
+
+
+def _values_at_once(table: pa.Table, page_bytes: int) -> int:
+    """How many values pyarrow writes before it looks whether a page is full: fewer if some are large."""
+    widest = max((_width(chunk) for column in table.columns for chunk in column.chunks), default=1)
+    return max(_LEAST_AT_ONCE, min(_AT_ONCE, page_bytes // widest))
+
+
+def _width(array: pa.Array) -> int:
+    """The bytes of a value of an array, of the largest of its leaf columns, on average."""
+    if pa.types.is_struct(array.type):
+        return max(map(_width, array.flatten()), default=1)
+    if pa.types.is_map(array.type):
+        return max(_width(array.keys), _width(array.items))
+    if pa.types.is_list(array.type):
+        return _width(array.flatten())
+    return array.nbytes // max(1, len(array)) or 1
 
 
 def _settings(options: WriteOptions, leaves: Sequence[str]) -> dict[str, Any]:

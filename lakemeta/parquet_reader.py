@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _BUFFERED: Final = 256 * 1024 * 1024  # row groups above this size are read page by page, not fetched whole
 _BUFFER: Final = 8 * 1024 * 1024
+_LARGE_ROW: Final = 16 * 1024
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 _OFFSET: Final = 4  # Arrow's, of each text
 _SHORT: Final = 4096  # neither parquet-java nor Arrow keep bounds of longer texts
@@ -38,10 +39,15 @@ def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
         return pq.ParquetFile(pa.BufferReader(source), pre_buffer=False)
     file = pq.ParquetFile(source, pre_buffer=True)
     meta = file.metadata
-    groups = (meta.row_group(i) for i in range(meta.num_row_groups))
-    if any(sum(g.column(n).total_compressed_size for n in range(g.num_columns)) > _BUFFERED for g in groups):
+    if any(_is_heavy(meta.row_group(i)) for i in range(meta.num_row_groups)):
         return pq.ParquetFile(source, metadata=meta, buffer_size=_BUFFER, pre_buffer=False)
     return file
+
+
+def _is_heavy(group: Any) -> bool:
+    """True for a row group that is large, or has large rows: then it is read a few rows at a time."""
+    size = sum(group.column(n).total_compressed_size for n in range(group.num_columns))
+    return bool(size > _BUFFERED or (size > _BUFFER and size > group.num_rows * _LARGE_ROW))
 
 
 def read_batches(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BATCH_ROWS: Final = 131_072  # rows handed from step to step
-BATCH_BYTES: Final = 64 * 1024 * 1024  # and about their size in memory, unless one row is larger
+BATCH_BYTES: Final = 32 * 1024 * 1024  # and about their size in memory, unless one row is larger
 
 
 @attrs.frozen

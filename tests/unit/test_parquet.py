@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakemeta import thrift
 from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.parquet import ParquetWriter
 from lakemeta.parquet_footer import ColumnStats, FileStats, WriteOptions
@@ -293,6 +294,18 @@ def test_bounds_are_those_of_the_values(parts: list[list[str | None]]) -> None:
     known = [text.encode() for part in parts for text in part if text is not None]
     assert (stats.values, stats.nulls) == (sum(map(len, parts)), stats.values - len(known))
     assert (stats.lower, stats.upper) == (min(known, default=None), max(known, default=None))
+
+
+def test_pages_of_large_values_end_soon() -> None:
+    """A page holds few values beyond its size, as in Iceberg's files, also in structs and lists."""
+    texts = pa.array([f"{n:08}" * 8_192 for n in range(200)])  # of 64 KiB
+    lists = pa.ListArray.from_arrays(pa.array(range(201), pa.int32()), texts)
+    table = pa.table({"t": texts, "s": pa.StructArray.from_arrays([texts], ["t"]), "l": lists, "n": range(200)})
+    data, _ = write([table], WriteOptions(codec="none", page_bytes=128 * 1024))
+    group = thrift.loads(data[-8 - int.from_bytes(data[-8:-4], "little") : -8])[4][1][1][0]
+    for chunk in group[1][1][1][:3]:
+        offset, size = chunk[4][1], chunk[5][1]
+        assert 8 <= len(thrift.loads(data[offset : offset + size])[1][1][1]) <= 16
 
 
 def test_batches_come_in_order_and_by_column() -> None:
