@@ -7,7 +7,8 @@ Rules of this module (``CleanActionExecutor``):
 2. Files go before the directories of dropped partitions, and all of it before the clean completes: a crash leaves a
    pending clean, which the next run, ours or the engine's, executes again. A file that is gone counts as done.
 3. A directory is dropped only if whatever data files are left in it belong to replaced file groups that the plan does
-   not retain and no pending operation reads, and if no other table lies in it.
+   not retain, to no unfinished write and to nothing that a pending operation reads, and if no directory with files lies
+   in it. Other files go with a partition, as in Hudi; a directory without partition metadata stays for their sake.
 4. A metadata table is told of the clean before it completes (see :mod:`lakemeta.hudi.metadata_sync`).
 5. A file that cannot be deleted is recorded in ``failedDeleteFiles``, and the clean completes, as Hudi does.
 """
@@ -21,7 +22,8 @@ import attrs
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.doors import data_door
-from lakemeta.hudi.listing import METADATA_FOLDER
+from lakemeta.hudi.filenames import is_partition_metadata
+from lakemeta.hudi.listing import list_partition
 from lakemeta.hudi.metadata import (
     CLEAN_PLAN_VERSION,
     CleanerPlan,
@@ -29,6 +31,7 @@ from lakemeta.hudi.metadata import (
     encode_clean_metadata,
 )
 from lakemeta.hudi.metadata_sync import prepare_clean, tell_clean
+from lakemeta.hudi.options import Policy
 from lakemeta.hudi.plan_check import check_names, check_plan, data_file
 from lakemeta.hudi.timeline import Instant, State
 
@@ -176,15 +179,17 @@ def _in_the_way(
         return
     planned = {_name(file.path) for file in plan.files.get(partition, ())}
     pinned = set() if drop_savepointed else set().union(*state.savepoints.values())
+    unfinished = {instant.requested for instant in state.timeline.commits.pending}
     folder = f"{root}/{partition}"
+    is_partition = any(is_partition_metadata(entry.name) for entry in list_partition(storage, root, partition))
     for entry in storage.walk(folder) if storage.exists(folder) else ():
-        if f"/{METADATA_FOLDER}/" in entry.path[len(folder) :]:
-            yield f"{entry.path} is another table's"
-        file = data_file(entry.name)
-        if file is None:
-            continue
         if entry.path != f"{folder}/{entry.name}":
             yield f"{entry.path} lies deeper in it"
+        file = data_file(entry.name)
+        if file is None:
+            if not is_partition and not entry.name.startswith("."):
+                yield f"{entry.name} is no file of Hudi's, and the directory has no partition metadata"
+            continue
         if entry.name in planned:
             continue
         if entry.name in pinned:
@@ -194,5 +199,14 @@ def _in_the_way(
         replaced_at = state.replaced.get((partition, file.file_id))
         if replaced_at is None:
             yield f"{entry.name} is in no replaced file group"
-        elif plan.earliest and replaced_at >= plan.earliest[0]:
+        elif _retains(plan, replaced_at):
             yield f"{entry.name} was replaced at {replaced_at}, which the plan retains"
+        if file.instant in unfinished:
+            yield f"{entry.name} belongs to {file.instant}, which has not completed"
+
+
+def _retains(plan: CleanerPlan, replaced_at: str) -> bool:
+    """True if a clean by this plan leaves what a commit at ``replaced_at`` replaced (as ``clean.judge_replaced``)."""
+    if plan.earliest:
+        return replaced_at >= plan.earliest[0]
+    return plan.policy != Policy.KEEP_LATEST_FILE_VERSIONS.value

@@ -121,6 +121,18 @@ def list_partition(storage: Storage, root: str, partition: str) -> list[Entry]:
         return []
 
 
+def is_metadata(partition: str) -> bool:
+    """True if a partition would be the metadata folder of a table or lie in one, in any case of letters."""
+    return METADATA_FOLDER in partition.lower().split("/")
+
+
+def other_table(storage: Storage, root: str, partition: str) -> str | None:
+    """The directory on the way to a partition, itself included, that is another table; None if there is none."""
+    parts = partition.split("/")
+    ways = ("/".join(parts[: end + 1]) for end in range(len(parts)) if partition)
+    return next((way for way in ways if storage.exists(f"{root}/{way}/{METADATA_FOLDER}/hoodie.properties")), None)
+
+
 def _descend(executor: Executor, look: Callable[[Sequence[str]], Iterator[T | _Subdirectories]]) -> Iterator[T]:
     """Look at the root, then at what lies below, level by level; yield what is no mere directory.
 

@@ -3,7 +3,8 @@
 Rules of this module:
 
 1. Every path must be a data file's inside the table, in the partition it is listed under and not in ``.hoodie``; every
-   dropped partition a directory of the table. Both must be what :mod:`lakemeta.hudi.doors` lets through.
+   dropped partition a directory of the table. Both must be what :mod:`lakemeta.hudi.doors` lets through, and not in
+   another table that lies in this one.
 2. No completed savepoint may name a file of it.
 3. The earliest commit to retain is an instant, no later than the newest completed commit.
 4. What must stay as the table is now (:mod:`lakemeta.hudi.live`) may not be named. Its partitions are listed for that,
@@ -23,7 +24,7 @@ from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.executor import nearby
 from lakemeta.hudi.decision import clean_context
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
-from lakemeta.hudi.listing import METADATA_FOLDER, list_partition
+from lakemeta.hudi.listing import is_metadata, list_partition, other_table
 from lakemeta.hudi.live import still_needed
 from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline import is_instant
@@ -54,6 +55,8 @@ def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, exec
     door.check_files(path for listed in checked.values() for path in listed)
     for partition in filter(None, plan.partitions_to_delete or ()):
         door.check_directory(f"{root}/{partition}")
+        if (other := other_table(door.storage, root, partition)) is not None:
+            raise CorruptMetadataError(f"the clean plan drops {partition}, but {other} is another table; {_ADVICE}")
     planned = [(p, frozenset(path.rpartition("/")[2] for path in paths)) for p, paths in checked.items()]
     work = partial(_judge, door, root, _context(plan, state), _needed(plan, state))
     where = executor if len(planned) > _BATCH else nearby(executor)
@@ -88,6 +91,8 @@ def _judge(
     door: Door, root: str, context: CleanContext, needed: dict[str, str], batch: Sequence[_Planned]
 ) -> Iterator[tuple[str, str, str]]:
     for partition, planned in batch:
+        if (other := other_table(door.storage, root, partition)) is not None:
+            yield partition, min(planned), f"lies in {other}, another table"
         files = [(entry.name, entry.size) for entry in list_partition(door.storage, root, partition)]
         for name, why in still_needed(context, needed, partition, files, planned):
             yield partition, name, why
@@ -135,6 +140,6 @@ def _data_folder(root: str, partition: str) -> str:
     """The store path of a partition, which must lie in the table and not in the table's metadata."""
     if not partition:
         return root
-    if partition.partition("/")[0] == METADATA_FOLDER:
+    if is_metadata(partition):
         raise CorruptMetadataError(f"the clean plan deletes in {partition}, the table's own metadata; nothing was done")
     return inside(root, f"{root}/{partition}")

@@ -29,7 +29,7 @@ from lakemeta.hudi.failed_writes import WRITE_ACTIONS, is_alive, pending_writes,
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
 from lakemeta.hudi.heartbeat import read_heartbeats
-from lakemeta.hudi.listing import METADATA_FOLDER, LeftOut, find_partitions, list_partition
+from lakemeta.hudi.listing import LeftOut, find_partitions, is_metadata, list_partition, other_table
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.logfile import LogBlock, read_blocks
 from lakemeta.hudi.metadata import decode_commit
@@ -226,17 +226,23 @@ def check_paths(root: str, write: FailedWrite, state: TableState) -> None:
             )
     for partition in {request.partition for request in write.plan.requests} - {""}:
         inside(root, f"{root}/{partition}")
-        if partition.partition("/")[0] == METADATA_FOLDER:
+        if is_metadata(partition):
             raise CorruptMetadataError(
                 f"the rollback of {write.instant} reaches into {partition}, the table's own metadata; nothing was done"
             )
 
 
 def _check_doors(place: Place, write: FailedWrite) -> None:
-    """Refuse now what the doors would refuse once the rollback is requested, and partitions behind links."""
+    """Refuse what the doors would refuse once the rollback is requested, partitions behind links, and other tables."""
     metadata_door(place.storage, place.root).check_directory(f"{place.root}/{MARKER_FOLDER}/{write.instant}")
     data_door(place.storage, place.root).check_files(path for _, _, path in write.deletes(place.root))
     links = Links(place.storage, place.root)
+    for partition in sorted({request.partition for request in write.plan.requests}):
+        if (other := other_table(place.storage, place.root, partition)) is not None:
+            raise CorruptMetadataError(
+                f"the rollback of {write.instant} reaches into {partition}, but {other} is another table; "
+                "nothing was done"
+            )
     for partition in sorted({request.partition for request in write.plan.requests if request.log_blocks}):
         if links.hide(partition):
             raise UnsupportedFeatureError(
