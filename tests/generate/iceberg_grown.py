@@ -20,7 +20,6 @@ from generate.iceberg_schemas import (
     VERSION_3,
     arrow_schema,
     for_spark,
-    holds,
     random_array,
     random_rows,
     random_schema,
@@ -197,14 +196,8 @@ class GrownTable:
             self._call("java_append", path=self._file(rows), form=self._form())
 
     def _form(self) -> str:
-        """The format of a file of the Java API.
-
-        No ORC with times, which lie beyond what Arrow reads from it; no other than Parquet with types that Spark lacks,
-        of which it reads the other columns there only.
-        """
-        form = self.random.choice(FORMATS) if self.readable else "PARQUET"
-        times = any(holds(f["type"], lambda kind: kind.startswith("timestamp")) for f in self.schema["fields"])
-        return "PARQUET" if form == "ORC" and times else form
+        """The format of a file of the Java API: Parquet with types that Spark lacks, which reads others whole."""
+        return self.random.choice(FORMATS) if self.readable else "PARQUET"
 
     def _partitioned(self, rows: pa.Table, *, alike: bool) -> pa.Table:
         """Give columns that partition the few values that they have; ``alike``: one value to all rows."""

@@ -1,7 +1,8 @@
 """Rows of an Iceberg table as any reader gives them in Arrow, in one spelling, so that two readers can be compared.
 
 Numbers and times are whole numbers, floats their bits (so -0.0 is not 0.0; all NaN are one), text and identifiers are
-bytes, maps are lists of pairs. Rows are sorted by ``rid``, which is theirs alone. Shares no code with lakemeta.
+bytes, maps are lists of pairs sorted by key. Rows are sorted by ``rid``, which is theirs alone. Shares no code with
+lakemeta.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ def _nested(array: pa.Array, kind: Json) -> pa.Array:
     else:
         keys, items = values.flatten()
         parts = [spelling(keys, kind["key"]), spelling(items, kind["value"])]
-        inner = pa.StructArray.from_arrays(parts, names=["key", "value"])
+        owners = pa.array([row for row, length in enumerate(lengths) for _ in range(length)], pa.int64())
+        entries = pa.table({"row": owners, "key": parts[0]})
+        order = pc.sort_indices(entries, sort_keys=[("row", "ascending"), ("key", "ascending")])
+        inner = pa.StructArray.from_arrays(parts, names=["key", "value"]).take(order)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inner, mask=mask)
 
 
