@@ -23,7 +23,7 @@ TABLE = pa.table(
     {
         "id": pa.array(range(300), pa.int64()),
         "text": [f"{n}" * 40 for n in range(300)],
-        "s": [{"x": n, "l": [n, n]} for n in range(300)],
+        "s": [{"x": n % 4, "l": [n, n]} for n in range(300)],  # few values, so that x has a dictionary
     }
 )
 
