@@ -76,9 +76,8 @@ def read_record_blocks(
     """As ``read_container``, but block by block: the unpacked bytes of each, and its records."""
     header = _read_header(data, where)
     schema = _record_schema(header, where)
-    blocks = _blocks(data, header, where, limit)
-    text = header.schema_text
-    return schema, ((len(b), _decode_block(text, b, count, where, position, tagged)) for count, b, position in blocks)
+    blocks, text = _blocks(data, header, where, limit), header.schema_text
+    return schema, ((len(b.content), _decode_block(text, b, where, tagged, limit is None)) for b in blocks)
 
 
 def read_blocks(data: bytes, where: str) -> tuple[dict[str, Any], Iterator[tuple[int, bytes]]]:
@@ -87,7 +86,7 @@ def read_blocks(data: bytes, where: str) -> tuple[dict[str, Any], Iterator[tuple
     For readers that know which parts of a record they can step over; raises as ``read_container`` does.
     """
     header = _read_header(data, where)
-    blocks = ((count, block) for count, block, _ in _blocks(data, header, where, None))
+    blocks = ((block.count, block.content) for block in _blocks(data, header, where, None))
     return _record_schema(header, where), blocks
 
 
@@ -171,7 +170,7 @@ def read_data(schema: Schema, values: Sequence[bytes], where: str, *, tagged: bo
     """Decode many bare values of one schema in one go, several times faster than one by one."""
     text = schema_text(schema)
     try:
-        return _decode_block(text, b"".join(values), len(values), where, 0, tagged)
+        return _decode_block(text, _Block(len(values), b"".join(values), 0, 0), where, tagged, False)
     except CorruptMetadataError:
         # One by one, so that the error names the value.
         named = ((f"value {number} of {where}", value) for number, value in enumerate(values))
@@ -277,8 +276,17 @@ def _record_schema(header: _Header, where: str) -> dict[str, Any]:
     return schema
 
 
-def _blocks(data: bytes, header: _Header, where: str, limit: int | None) -> Iterator[tuple[int, bytes, int]]:
+@attrs.frozen(slots=True)
+class _Block:
+    count: int
+    content: bytes
+    position: int
+    packed: int
+
+
+def _blocks(data: bytes, header: _Header, where: str, limit: int | None) -> Iterator[_Block]:
     position, room = header.end, unpack.allowance(len(data)) if limit is None else limit
+    records = unpack.most_records(len(data))
     while position < len(data):
         try:
             count, position = _read_long(data, position)
@@ -289,8 +297,10 @@ def _blocks(data: bytes, header: _Header, where: str, limit: int | None) -> Iter
         if size < 0 or data[end : end + SYNC_SIZE] != header.sync_marker:
             raise _corrupt(where, position, "a block of records is damaged or cut off")
         block = _unpack(data[position:end], header, where, position, room)
-        room -= len(block)
-        yield count, block, position
+        room, records = room - len(block), records - count
+        if limit is None and records < 0:
+            raise _corrupt(where, position, f"{count} more records are more than a file of {len(data)} bytes has")
+        yield _Block(count, block, position, size)
         position = end + SYNC_SIZE
 
 
@@ -312,15 +322,17 @@ def _deflate(raw: bytes) -> bytes:
     return packer.compress(raw) + packer.flush()
 
 
-def _decode_block(text: str, block: bytes, count: int, where: str, position: int, tagged: bool) -> list[Any]:
+def _decode_block(text: str, block: _Block, where: str, tagged: bool, counted: bool) -> list[Any]:
     # n records back to back are an Avro array without its frame; fastavro reads a whole array in one call.
-    if not 0 <= count * _shape(text, where).least <= len(block):
-        raise _corrupt(where, position, f"{count} records cannot lie in {len(block)} bytes")
+    count, size = block.count, len(block.content)
+    if not 0 <= count * _shape(text, where).least <= size:
+        raise _corrupt(where, block.position, f"{count} records cannot lie in {size} bytes")
     prefix = encode_long(count) if count else b""
-    stream = BytesIO(b"".join((prefix, block, b"\0")))
-    records: list[Any] = _decode(_parsed(_array(text), where), stream, where, position, tagged)
-    if len(records) != count or stream.tell() != len(prefix) + len(block) + 1:
-        raise _corrupt(where, position, f"the next {len(block)} bytes do not hold exactly {count} records")
+    framed = b"".join((prefix, block.content, b"\0"))
+    stream = unpack.reader(framed, block.packed) if counted else BytesIO(framed)
+    records: list[Any] = _decode(_parsed(_array(text), where), stream, where, block.position, tagged)
+    if len(records) != count or stream.tell() != len(prefix) + size + 1:
+        raise _corrupt(where, block.position, f"the next {size} bytes do not hold exactly {count} records")
     return records
 
 

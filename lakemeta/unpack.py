@@ -11,6 +11,7 @@ import bz2
 import lzma
 import struct
 import zlib
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 ERRORS: Final = (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError, IndexError, MemoryError)
 
 
+_RECORDS: Final = 100_000
+_DENSE: Final = 40
+_DENSE_FROM: Final = 4 * 2**20  # bytes
+_VALUES: Final = 5_000_000
+
+
 class TooLargeError(ValueError):
     """Bytes unpack to more than they may."""
 
@@ -34,6 +41,33 @@ class TooLargeError(ValueError):
 def allowance(packed: int, ratio: int = RATIO) -> int:
     """How many bytes a file of ``packed`` bytes may unpack to."""
     return max(FLOOR, ratio * packed)
+
+
+def most_records(packed: int) -> int:
+    """How many records a metadata file of ``packed`` bytes may hold: each names something of its own."""
+    return _RECORDS + packed
+
+
+def reader(content: bytes, packed: int) -> BytesIO:
+    """The content of a block of ``packed`` bytes, to decode from.
+
+    Of one that shrank as no metadata does, the reads are counted, of which each value takes one or more: a value is
+    two hundred times as large in memory as its byte. Counting makes decoding several times slower.
+    """
+    is_dense = len(content) > max(_DENSE_FROM, _DENSE * packed)
+    return _Counted(content, _VALUES + _DENSE * packed) if is_dense else BytesIO(content)
+
+
+class _Counted(BytesIO):
+    def __init__(self, content: bytes, reads: int) -> None:
+        super().__init__(content)
+        self._left = reads
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("it holds more values than a block of its size does")
+        return super().read(size)
 
 
 def gunzip(data: bytes, limit: int) -> bytes:

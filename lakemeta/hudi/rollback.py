@@ -84,7 +84,9 @@ def parse_marker(text: str, where: str) -> Marker:
     """Read ``<partition>/<file>.marker.<kind>``; raises CorruptMetadataError, naming ``where``, if it is none."""
     match = _MARKER.fullmatch(text)
     if match is None or match["kind"] not in ("CREATE", "MERGE", "APPEND"):
-        raise CorruptMetadataError(f"{where} has the marker {text!r}, which is none that Hudi writes; nothing was done")
+        raise CorruptMetadataError(
+            f"{where} has the marker {text!r:.200}, which is none that Hudi writes; nothing was done"
+        )
     return Marker(match["path"], match["kind"])
 
 

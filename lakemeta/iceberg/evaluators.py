@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg import values
 from lakemeta.iceberg.expressions import TRUE, Always, And, Expression, Op, Or, Predicate, and_, or_
 from lakemeta.iceberg.types import DecimalType, Type, Value
@@ -74,9 +75,17 @@ def partition_filter(
 def manifest_may_match(
     expression: Expression, spec: PartitionSpec, summaries: Sequence[PartitionFieldSummary] | None
 ) -> bool:
-    """False if the partition summaries of a manifest rule out every file, for a projected filter."""
+    """False if the partition summaries of a manifest rule out every file, for a projected filter.
+
+    Raises CorruptMetadataError if they are not of the spec's fields.
+    """
     if not summaries:
         return not isinstance(expression, Always) or expression.result
+    if len(summaries) != len(spec.fields):
+        raise CorruptMetadataError(
+            f"a manifest of partition spec {spec.spec_id} sums up {len(summaries)} fields, and the spec has "
+            f"{len(spec.fields)}; restore the metadata file or the manifest list"
+        )
     position = {f.field_id: i for i, f in enumerate(spec.fields)}
     return _may_match(expression, lambda p: _summary_column(p, summaries[position[p.field_id]]))
 

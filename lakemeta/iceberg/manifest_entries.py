@@ -64,11 +64,15 @@ class EntryLayout:
     def encode(self, entry: ManifestEntry) -> bytes:
         """An entry in Avro, its file as it was stored in another manifest, if it comes from one.
 
-        Raises CorruptMetadataError if that had another layout.
+        Raises CorruptMetadataError if that had another layout, or has values that are none of the table's types.
         """
         stored = entry.stored
         if stored is None:
-            return avro.write_datum(self.encoding, _entry_record(entry, self))
+            try:
+                return avro.write_datum(self.encoding, _entry_record(entry, self))
+            except (ValueError, TypeError, ArithmeticError) as error:
+                path = entry.data_file.file_path
+                raise CorruptMetadataError(f"the manifest entry of {path} does not fit the table: {error}") from error
         if stored.layout != self.canonical:
             raise CorruptMetadataError(f"{entry.data_file.file_path} was stored in another layout than it is moved to")
         sequences = (entry.sequence_number, entry.file_sequence_number) if self.format_version > 1 else ()

@@ -50,7 +50,7 @@ def load_metadata(data: bytes, path: str) -> TableMetadata:
     """
     try:
         zipped = data[:2] == unpack.GZIP_MAGIC
-        value = parse_json(unpack.gunzip(data, unpack.allowance(len(data))) if zipped else data)
+        value = parse_json(unpack.gunzip(data, unpack.allowance(len(data))), len(data)) if zipped else parse_json(data)
     except (ValueError, EOFError, zlib.error) as error:
         found = f"{path} is not the JSON of table metadata ({error})"
         raise CorruptMetadataError(f"{found}; restore it from a copy") from error
@@ -234,6 +234,8 @@ def _check_unique(metadata: TableMetadata) -> None:
         ("sort order", [order.order_id for order in metadata.sort_orders]),
         ("snapshot", [snapshot.snapshot_id for snapshot in metadata.snapshots]),
     ]
+    specs = metadata.partition_specs
+    given += [(f"field of partition spec {spec.spec_id}", [field.field_id for field in spec.fields]) for spec in specs]
     for what, ids in given:
         twice = [i for i, count in Counter(ids).items() if count > 1]
         if twice:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import CorruptMetadataError, StalePlanError
+from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFeatureError
 from lakemeta.iceberg.planning import branch_head
 from lakemeta.iceberg.rewrite import RewriteGroup
 from lakemeta.iceberg.row_account import check_sequence, inputs_by_path
@@ -68,6 +68,13 @@ def find_inputs(
     unknown = sorted({op.spec_id for op in rewrites} - metadata.specs_by_id.keys())
     if unknown:
         raise StalePlanError(f"the table no longer has partition spec {unknown[0]} of the plan; make the plan again")
+    for op in rewrites:
+        strange = [f for f in metadata.specs_by_id[op.spec_id].fields if not f.transform.is_known]
+        if strange:
+            raise UnsupportedFeatureError(
+                f"partition field {strange[0].name} has the transform {str(strange[0].transform)!r:.100}, which is not "
+                "known; use a newer lakemeta for this table"
+            )
     return Inputs(head, [_group(op, metadata, tasks) for op in rewrites], manifest_of)
 
 

@@ -160,6 +160,36 @@ def test_the_bound_holds_for_all_blocks_together(monkeypatch: pytest.MonkeyPatch
         avro.read_container(data, "file.avro")
 
 
+def bomb(schema: dict[str, Any], raw: bytes, count: int) -> bytes:
+    """A container of one block that shrinks to a thousandth."""
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = squeeze.compress(raw) + squeeze.flush()
+    header = avro.write_container(schema, [], codec="deflate", sync_marker=b"s" * 16)
+    return b"".join((header, LONG(count), LONG(len(packed)), packed, b"s" * 16))
+
+
+def test_a_small_file_has_few_records_and_values() -> None:
+    """A value is two hundred times its byte in memory: a file that is small and unpacks to millions is refused.
+
+    Those of arrays are counted as they are read, where a block shrank as no metadata does.
+    """
+    many = bomb(record("a", x="long"), bytes(2**20), 2**20)
+    with pytest.raises(CorruptMetadataError, match="1048576 more records are more than a file of"):
+        avro.read_container(many, "file.avro")
+    pair = array(record("pair", key="int", value="long"))
+    items = 2**22
+    nested = bomb(record("a", x=pair), LONG(items) + bytes(2 * items) + b"\0", 1)
+    with pytest.raises(CorruptMetadataError, match="it holds more values than a block of its size does"):
+        avro.read_container(nested, "file.avro")
+    assert len(avro.read_container(nested, "data.avro", limit=2**30)[1][0]["x"]) == items
+
+
+def test_a_small_gzipped_json_has_few_values() -> None:
+    """4 MB of empty objects are 4 kB of gzip."""
+    with pytest.raises(CorruptMetadataError, match="it holds more values than a file of its size does"):
+        load_metadata(gzip.compress(b"[" + b"{}," * 1_100_000 + b"{}]"), "m.json")
+
+
 def test_gzipped_metadata_unpacks_to_a_bounded_size() -> None:
     """70 kB of gzip that hold 65 MB are refused; several members count together."""
     with pytest.raises(CorruptMetadataError, match=r"^m.json is not the JSON .* unpacks to more than"):

@@ -9,6 +9,7 @@ from hypothesis import given
 from iceberg_filters import FILTERS, MISSING, ROWS, SPECS, matches, measured, partition_of
 from iceberg_values import SCHEMA, data_file, spec, table
 
+from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg import values
 from lakemeta.iceberg.evaluators import file_may_match, manifest_may_match, partition_filter, project
 from lakemeta.iceberg.expressions import TRUE, Expression
@@ -184,3 +185,11 @@ def test_the_least_number_has_none_below() -> None:
     by = spec((1, "truncate[10]"))
     projected = project(parse_where("id < -9223372036854775808", SCHEMA), by, SCHEMA)
     assert partition_filter(projected, by)((0,))
+
+
+def test_summaries_of_other_fields_are_damage() -> None:
+    """A manifest that sums up other fields than its spec has is not pruned by them."""
+    one, two = spec((1, "identity")), spec((1, "identity"), (4, "identity"))
+    summaries = summarise(two.types(SCHEMA), [(1, 2)])
+    with pytest.raises(CorruptMetadataError, match="sums up 2 fields, and the spec has 1"):
+        manifest_may_match(project(parse_where("id = 1", SCHEMA), one, SCHEMA), one, summaries)
