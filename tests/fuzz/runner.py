@@ -41,8 +41,15 @@ class Finding:
     def __str__(self) -> str:
         return f"[{self.index}] {self.table}: {'; '.join(self.wrong)}  after  {', '.join(self.done)}"
 
-    def keep(self, path: Path) -> None:
-        """Write it as a case of the corpus."""
+    def tell(self, folder: Path | None, seed: int) -> Finding:
+        """Print it, and write it as a case of the corpus."""
+        print(self, flush=True)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._write(folder / f"{self.table.replace(' ', '_')}-{seed}-{self.index}.json")
+        return self
+
+    def _write(self, path: Path) -> None:
         text = {
             "table": self.table,
             "wrong": self.wrong,
@@ -138,9 +145,15 @@ def _work(pipe: Any, at: Any, done: Any, seed: int, indexes: range, names: list[
 
 
 def run_many(
-    seed: int, indexes: range, *, workers: int = 2, seconds: float = float("inf"), names: list[str] | None = None
+    seed: int,
+    indexes: range,
+    *,
+    workers: int = 2,
+    seconds: float = float("inf"),
+    names: list[str] | None = None,
+    keep: Path | None = None,
 ) -> tuple[int, list[Finding]]:
-    """Run mutations until all are done or time is up; how many were done, and what went wrong."""
+    """Run mutations until all are done or time is up; how many were done, and what went wrong, which is kept."""
     chosen = names or sorted(tables.tables())
     tables.prepare(chosen)
     deadline = time.monotonic() + seconds
@@ -155,15 +168,15 @@ def run_many(
             print(f"{done + sum(worker.done.value for worker in running)} mutations", flush=True)
         for worker in list(running):
             ended = not worker.process.is_alive()
-            findings += worker.told()
+            findings += [found.tell(keep, seed) for found in worker.told()]
             if not ended:
                 continue
             running.remove(worker)
             done += worker.done.value
             at = worker.at.value
             if at >= 0:  # it died at work
-                findings.append(make(seed, at, chosen).found(f"the process ended with {worker.process.exitcode}"))
-                print(findings[-1], flush=True)
+                died = make(seed, at, chosen).found(f"the process ended with {worker.process.exitcode}")
+                findings.append(died.tell(keep, seed))
                 rest = worker.job[worker.job.index(at) + 1 :]
                 if rest and time.monotonic() < deadline:
                     running.append(_Worker.start(context, seed, rest, chosen, deadline))
@@ -194,7 +207,6 @@ class _Worker:
         with contextlib.suppress(EOFError):
             while self.pipe.poll(0.05):
                 found.append(self.pipe.recv())
-                print(found[-1], flush=True)
         return found
 
 
@@ -213,14 +225,11 @@ def main() -> None:
     lakemeta.hudi.load._WAITS = ()
     names = [name for name in sorted(tables.tables()) if told.only in name]
     begun = time.monotonic()
+    indexes = range(told.start, told.start + told.count)
     done, findings = run_many(
-        told.seed, range(told.start, told.start + told.count), workers=told.workers, seconds=told.seconds, names=names
+        told.seed, indexes, workers=told.workers, seconds=told.seconds, names=names, keep=told.keep
     )
     print(f"{done} mutations of seed {told.seed}, {len(findings)} findings, {time.monotonic() - begun:.0f} s")
-    if told.keep:
-        told.keep.mkdir(parents=True, exist_ok=True)
-        for finding in findings:
-            finding.keep(told.keep / f"{finding.table.replace(' ', '_')}-{told.seed}-{finding.index}.json")
     os._exit(1 if findings else 0)
 
 
