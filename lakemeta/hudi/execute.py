@@ -181,7 +181,9 @@ def _in_the_way(
     pinned = set() if drop_savepointed else set().union(*state.savepoints.values())
     unfinished = {instant.requested for instant in state.timeline.commits.pending}
     folder = f"{root}/{partition}"
-    is_partition = any(is_partition_metadata(entry.name) for entry in list_partition(storage, root, partition))
+    # A crash may have taken the partition metadata before the rest, so what the timeline says counts as well.
+    marked = any(is_partition_metadata(entry.name) for entry in list_partition(storage, root, partition))
+    is_partition = marked or any(of == partition for of, _ in state.replaced)
     for entry in storage.walk(folder) if storage.exists(folder) else ():
         if entry.path != f"{folder}/{entry.name}":
             yield f"{entry.path} lies deeper in it"
