@@ -4,7 +4,8 @@ Rules of this module:
 
 1. A completed clean names in ``failedDeleteFiles`` what it could not delete. Hudi never comes back to these: its next
    incremental clean does not visit their partitions, and its metadata table lists them no more. Here the next clean
-   takes them up, also when nothing else is due, from every completed clean on the active timeline.
+   takes them up, also when nothing else is due, from every completed clean on the active timeline. A writer may
+   archive one of these while they are read.
 2. Only what lies in its partition's directory counts. Releases 0.15 and 1.0 name files, too, that were gone already.
 3. They are judged by the same rules as every other file, by what storage lists, and go only if these let them go.
 """
@@ -52,7 +53,7 @@ def read_failures(place: Place, state: TableState, executor: Executor) -> dict[s
     reader = InstantReader(place.storage, f"{place.root}/{state.config.timeline_folder}", executor)
     whole = state.timeline.cleans.completed.where(lambda clean: clean.size > 0)
     failures: dict[str, dict[str, str]] = {}
-    for instant, failed in reader.decode(whole, decode_failed_deletes):
+    for instant, failed in reader.decode_active(whole, decode_failed_deletes):
         for partition, names in failed.items():
             _check_partition(place, instant, partition)
             failures.setdefault(partition, {}).update((name, instant) for name in names)

@@ -7,6 +7,7 @@ whose content no decision needs: a table with a cut-off commit is refused, not c
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING, TypeVar
@@ -50,6 +51,7 @@ _TAIL = 16
 _FEW = 64  # instants, and
 _SMALL = 8 * 2**20  # bytes, which threads have read before a cluster has begun
 _WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between reads of a timeline that moves under the reader
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -172,10 +174,18 @@ class InstantReader:
 
     def decode(self, instants: Iterable[Instant], decode: Callable[[bytes, str], T]) -> Iterator[tuple[str, T]]:
         """The requested time and decoded content of each instant, in order."""
+        return self._map(instants, partial(_decode_all, self.storage, decode))
+
+    def decode_active(self, instants: Iterable[Instant], decode: Callable[[bytes, str], T]) -> Iterator[tuple[str, T]]:
+        """Like :meth:`decode`, without those that a writer has archived since they were listed."""
+        for instant, found in self._map(instants, partial(_decode_if_there, self.storage, decode)):
+            yield from ((instant, content) for content in found)
+
+    def _map(self, instants: Iterable[Instant], read: Callable[[Sequence[str]], list[S]]) -> Iterator[tuple[str, S]]:
         listed = list(instants)
         paths = [self.path(instant) for instant in listed]
         executor = self._executor(listed, sum(instant.size for instant in listed))
-        values = executor.map_batches(partial(_decode_all, self.storage, decode), paths, batch_size=1)
+        values = executor.map_batches(read, paths, batch_size=1)
         yield from zip((instant.requested for instant in listed), values, strict=True)
 
     def commits(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, CommitMetadata]]:
@@ -257,6 +267,15 @@ def _clusterings(reader: InstantReader, timeline: Timeline, action: str) -> dict
 
 def _decode_all(storage: Storage, decode: Callable[[bytes, str], T], paths: Sequence[str]) -> list[T]:
     return [decode(storage.read(path), path) for path in paths]
+
+
+def _decode_if_there(storage: Storage, decode: Callable[[bytes, str], T], paths: Sequence[str]) -> list[tuple[T, ...]]:
+    return [tuple(_if_there(storage, decode, path)) for path in paths]
+
+
+def _if_there(storage: Storage, decode: Callable[[bytes, str], T], path: str) -> Iterator[T]:
+    with suppress(PathNotFoundError):
+        yield decode(storage.read(path), path)
 
 
 def _check_whole(storage: Storage, files: Sequence[tuple[str, int]]) -> list[None]:

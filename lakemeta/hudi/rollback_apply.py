@@ -82,7 +82,7 @@ def find_failures(
 def rolled_back_writes(place: Place, state: TableState, executor: Executor) -> set[str]:
     """The writes that completed rollbacks on the active timeline undid."""
     reader = InstantReader(place.storage, f"{place.root}/{state.config.timeline_folder}", executor)
-    rollbacks = reader.decode(state.timeline.completed.of_actions("rollback"), decode_rolled_back)
+    rollbacks = reader.decode_active(state.timeline.completed.of_actions("rollback"), decode_rolled_back)
     return {instant for _, instants in rollbacks for instant in instants}
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 from builders import TableFiles, at, avro, base, done, log, moment
-from faults import Stubborn
+from faults import HookedStorage, Stubborn
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
@@ -15,8 +16,6 @@ from lakemeta.hudi import HudiTable
 from lakemeta.hudi.metadata import decode_clean, decode_cleaner_plan
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lakemeta.plan import Plan
     from lakemeta.report import Report
 
@@ -144,6 +143,21 @@ def test_they_are_not_forgotten_by_cleans_in_between(table: TableFiles) -> None:
     assert again(make_plan(table)) == [(f"p1/{base('a', 1)}", at(3.5))]
     assert clean(table, 30, Stubborn("a-0_")).failed
     assert again(make_plan(table, hour=31)) == [(f"p1/{base('a', 1)}", at(30))]
+
+
+def test_a_writer_may_archive_cleans_meanwhile(table: TableFiles) -> None:
+    """A clean that was archived after the timeline was listed is on the active timeline no more."""
+    table.clean(3.75, at(3), at(3))
+
+    def archive(operation: str, path: str) -> None:
+        if operation == "read" and f"{at(3.5)}" in path and path.endswith(".clean"):
+            Path(path).unlink(missing_ok=True)
+
+    place = opened(table).place
+    archiving = attrs.evolve(opened(table), place=attrs.evolve(place, storage=HookedStorage(place.storage, archive)))
+    plan = archiving.plan_clean(ONE, now=moment(30), executor=LocalExecutor(1))
+    assert again(plan) == []
+    assert again(make_plan(table)) == []
 
 
 def test_only_what_the_rules_let_go_goes(table: TableFiles) -> None:
