@@ -9,7 +9,9 @@ Rules of this module:
 3. Of one action at one time only its most advanced state counts. A compaction completes as a commit, a clustering
    as a replacecommit, a log compaction as a deltacommit (``HoodieInstant.getComparableAction``).
 4. A name that looks like an instant but has an action nobody knows is refused: it may be a writer newer than us.
-   Names that a writer renames once they are whole are passed over: those ending in ``.tmp``, or in a UUID
+   So is one that ends as an instant does and does not start with the digits of a time: it may be one that was renamed,
+   and without it its write would seem to have failed. Hudi takes times of any length and passes over the rest.
+   Hidden names are passed over, and those that a writer renames once they are whole: ending in ``.tmp``, or in a UUID
    (``HoodieStorage.createImmutableFileInPath``).
 """
 
@@ -45,7 +47,8 @@ _COMPLETES_AS: Final = {"compaction": "commit", "clustering": "replacecommit", "
 _NAME: Final = re.compile(
     r"(?P<ts>[0-9]{14,20})(?:_(?P<completion>[0-9]+))?(?:\.(?P<action>[a-z]+))??(?:\.(?P<state>requested|inflight))?"
 )
-_DIGITS: Final = re.compile(r"[0-9]{14,20}[._]")
+_DIGITS: Final = re.compile(r"\d{14,20}(?:[._].*)?", re.DOTALL)  # also those of other scripts
+_ENDING: Final = re.compile(rf".*\.(?:(?:{'|'.join(sorted(ACTIONS))})(?:\.requested|\.inflight)?|inflight)", re.DOTALL)
 _PASSED_OVER: Final = re.compile(r".*\.(?:crc|tmp|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
@@ -84,17 +87,32 @@ def parse_instant(name: str, size: int = 0) -> Instant | None:
 
     Raises:
         UnsupportedFeatureError: it is an instant of an action that lakemeta does not know.
+        CorruptMetadataError: it ends as an instant does and has no time.
     """
     match = _NAME.fullmatch(name)
-    if match is None or (match["action"] is None and match["state"] is None):
-        if _DIGITS.match(name) and not _PASSED_OVER.fullmatch(name):
-            raise UnsupportedFeatureError(f"the timeline has {name}, which is no instant that lakemeta knows")
+    if match is None or (match["action"] is None and match["state"] is None) or not _has_times(match):
+        if not name.startswith("."):
+            _refuse_lookalike(name)
         return None
     action = match["action"] or "commit"
     if action not in ACTIONS:
         raise UnsupportedFeatureError(f"the timeline has {name}, whose action {action} lakemeta does not know")
     state = State[match["state"].upper()] if match["state"] else State.COMPLETED
     return Instant(match["ts"], action, state, name, match["completion"], size)
+
+
+def _has_times(match: re.Match[str]) -> bool:
+    return is_instant(match["ts"]) and (match["completion"] is None or is_instant(match["completion"]))
+
+
+def _refuse_lookalike(name: str) -> None:
+    if _ENDING.fullmatch(name):
+        raise CorruptMetadataError(
+            f"the timeline has {name!r:.200}, which is named like an instant and has no time that Hudi writes; nothing "
+            "was done; give it the name that it had, or take it out of the timeline if it is none of Hudi's"
+        )
+    if _DIGITS.fullmatch(name) and not _PASSED_OVER.fullmatch(name):
+        raise UnsupportedFeatureError(f"the timeline has {name!r:.200}, which is no instant that lakemeta knows")
 
 
 def is_instant(text: str) -> bool:

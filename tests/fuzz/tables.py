@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+import unicodedata
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -196,10 +197,18 @@ def _instant_of(path: str) -> str:
 
 
 def _is_uncommitted(table: Table, files: Files, path: str) -> bool:
-    """True if the file's write has a beginning on the timeline and no end, as that of a crashed writer."""
-    instant = _instant_of(path)
-    begun = [name for name in files if re.search(rf"/\.hoodie/(timeline/)?{instant or 'x'}[._]", name)]
+    """True if the file's write has a beginning on the timeline and no end, as that of a crashed writer.
+
+    A mutation that takes the end away makes it a failed write, whatever the metadata table says: that is told first.
+    An end in digits of another script is not away.
+    """
+    start = rf"{re.escape(table.root)}/\.hoodie/(timeline/)?{_instant_of(path) or 'x'}[._]"
+    begun = [name for name in map(_in_ascii_digits, files) if re.match(start, name)]
     return bool(begun) and all(name.endswith((".requested", ".inflight", ".tmp")) for name in begun)
+
+
+def _in_ascii_digits(name: str) -> str:
+    return name if name.isascii() else "".join(str(unicodedata.digit(c, c)) for c in name)
 
 
 @cache

@@ -33,8 +33,10 @@ def test_names_of_instants(name: str, action: str, state: State, completion: str
     "name",
     [
         "hoodie.properties",
-        "20260101000000000",
-        "20260101.commit",
+        "hoodie.properties.backup",
+        ".hoodie_partition_metadata",
+        ".20260101000000000.commit",
+        "20260101000000000_20260101000100000.commit.tmp",
         ".20260101000000000.commit.crc",
         "20260101000000000.commit.tmp",
         "20260101000000000.commit.requested.crc",
@@ -49,11 +51,43 @@ def test_names_of_other_files(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["20260101000000000.vacuum", "20260101000000000.commit.paused", "20260101000000000_x.commit"]
+    "name", ["20260101000000000.vacuum", "20260101000000000.commit.paused", "20260101000000000_x.vacuum"]
 )
 def test_instants_of_newer_writers(name: str) -> None:
     """What looks like an instant and is not known is refused by name."""
     with pytest.raises(UnsupportedFeatureError, match=name):
+        parse_instant(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "\u0662\u0660\u06620101000000000.commit",
+        "\u06620260101000000000_20260101000100000.commit",
+        "20260101000000000_\u06620260101000100000.commit",
+        "20260101.commit",
+        "202601010000000001.clean",
+        "20260101000000000_2026010100010000.deltacommit",
+        "2026010100000000x_20260101000100000.commit",
+        "20260101000000000_x.commit",
+        "x0260101000000000.replacecommit.requested",
+        "\uff12\uff10260101000000000.inflight",
+        "commit.inflight",
+    ],
+)
+def test_instants_without_a_time(name: str) -> None:
+    """What ends as an instant does and has no time in ASCII digits of a length that Hudi writes is damage.
+
+    Passed over, it would make the write of a completed instant that was renamed look failed.
+    """
+    with pytest.raises(CorruptMetadataError, match="named like an instant"):
+        parse_instant(name)
+
+
+@pytest.mark.parametrize("name", ["20260101000000000", "20260101000000000_2026010100010", "\u0662" * 17])
+def test_times_alone_are_refused(name: str) -> None:
+    """An instant whose name was cut off is not passed over."""
+    with pytest.raises(UnsupportedFeatureError, match="no instant that lakemeta knows"):
         parse_instant(name)
 
 
