@@ -52,7 +52,7 @@ def _heads(metadata: TableMetadata) -> Iterator[tuple[str, Snapshot]]:
 
 def _live_files(stored: StoredManifests, head: Snapshot, seen: set[str]) -> Iterator[DataFile]:
     """The live files of manifests that were not seen before."""
-    manifests = [m for m in stored.of(head) if m.may_have_live_files and m.manifest_path not in seen]
+    manifests = [m for m in stored.of(head) if m.manifest_path not in seen]
     seen.update(m.manifest_path for m in manifests)
     for entries in stored.stream(manifests, frozenset()):
         yield from (entry.data_file for entry in entries if entry.is_live)

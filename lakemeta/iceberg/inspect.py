@@ -67,8 +67,7 @@ def inspect(place: Place, executor: Executor) -> IcebergFacts:
     metadata, head = loaded.metadata, loaded.metadata.current_snapshot
     stored = StoredManifests(place.operations.storage, metadata.specs_by_id, executor)
     manifests = stored.of(head) if head else ()
-    living = [m for m in manifests if m.may_have_live_files]
-    entries = (entry for part in stored.stream(living) for entry in part if entry.is_live)
+    entries = (entry for part in stored.stream(manifests) for entry in part if entry.is_live)
     suspects = _Suspects(metadata)
     counts = _counts(suspects.met(entries), RewriteOptions.parse({}, metadata).min_file_size_bytes)
     looks = list(look_into_footers(place.operations.storage, suspects.files, executor))

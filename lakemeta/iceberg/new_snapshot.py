@@ -24,6 +24,7 @@ from lakemeta.iceberg.manifest import (
 )
 from lakemeta.iceberg.manifest_codec import write_manifest_list
 from lakemeta.iceberg.manifest_filter import Filtered, Removal, file_key, filter_entries, merge_entries
+from lakemeta.iceberg.manifest_lines import check_snapshots
 from lakemeta.iceberg.manifest_merge import MergePolicy, merge_bins
 from lakemeta.iceberg.metadata import Snapshot, TableMetadata
 from lakemeta.iceberg.metadata_update import add_snapshot
@@ -85,6 +86,7 @@ def next_snapshot(update: SnapshotUpdate, base: Base, manifests: Manifests, new:
     head = base.metadata.branch_head(update.branch)
     if head is not None:
         check_no_new_deletes(update, base.metadata, head, manifests)
+        check_snapshots(manifests.of(head), head, base.metadata)
     data, deletes = _filter(update, manifests.of(head) if head else (), work)
     merged = _merge([*_added_data(update, work), *data.manifests], work)
     if update.operation == "replace":
@@ -131,7 +133,7 @@ def _filter(update: SnapshotUpdate, listed: Sequence[ManifestFile], work: _Work)
     )
     other = _filter_side([m for m in listed if m.is_deletes], aged, frozenset(), work)
     _check_found(update.removed_deletes, other.removed)
-    return _living(side, work.new.snapshot_id), _living(other, work.new.snapshot_id)
+    return _living(side, work), _living(other, work)
 
 
 def _filter_side(listed: Sequence[ManifestFile], removal: Removal, hints: frozenset[str], work: _Work) -> _Side:
@@ -189,9 +191,18 @@ def _min_data_sequence(manifests: Sequence[ManifestFile], metadata: TableMetadat
     return min([metadata.last_sequence_number, *known, *([] if added is None else [added])])
 
 
-def _living(side: _Side, snapshot_id: int) -> _Side:
-    kept = [m for m in side.manifests if m.may_have_live_files or m.added_snapshot_id == snapshot_id]
-    return attrs.evolve(side, manifests=kept)
+def _living(side: _Side, work: _Work) -> _Side:
+    """A side without the manifests that only told of removed files; that they do is seen by their entries."""
+
+    def may_live(manifest: ManifestFile) -> bool:
+        return manifest.may_have_live_files or manifest.added_snapshot_id == work.new.snapshot_id
+
+    for manifest in work.manifests.holding([m for m in side.manifests if not may_live(m)]):
+        raise CorruptMetadataError(
+            f"{manifest.manifest_path} has live files, and its manifest list says that it has none; nothing was "
+            f"committed"
+        )
+    return attrs.evolve(side, manifests=[m for m in side.manifests if may_live(m)])
 
 
 def _added_data(update: SnapshotUpdate, work: _Work) -> list[ManifestFile]:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFeatureError
+from lakemeta.iceberg.manifest_lines import check_snapshots
 from lakemeta.iceberg.planning import branch_head
 from lakemeta.iceberg.rewrite import RewriteGroup
-from lakemeta.iceberg.row_account import check_sequence, inputs_by_path
+from lakemeta.iceberg.row_account import inputs_by_path
 from lakemeta.iceberg.scanning import scan
+from lakemeta.iceberg.stored_manifests import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +51,6 @@ def find_inputs(
     manifest_of: dict[str, str] = {}
 
     def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:
-        check_sequence(manifest, entry)
         found = entry.is_live and entry.data_file.file_path in wanted
         if found:
             manifest_of[entry.data_file.file_path] = manifest.manifest_path
@@ -57,6 +58,8 @@ def find_inputs(
 
     head = branch_head(metadata, job.branch)
     storage = place.operations.storage
+    if head is not None:
+        check_snapshots(read_snapshot(storage, head), head, metadata)
     found = () if head is None else scan(storage, metadata, head, executor, keep=keep)
     tasks = inputs_by_path(found, head.sequence_number if head else 0)
     missing = sorted(wanted - tasks.keys())

@@ -18,7 +18,7 @@ from lakemeta.parquet_layout import check_layout, lost_row_groups
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from lakemeta.iceberg.manifest import DataFile
     from lakemeta.iceberg.scan import FileScanTask
 
 
@@ -53,18 +53,6 @@ def check_entry(file: DataFile) -> None:
         raise CorruptMetadataError(
             f"the manifest entry of {file.file_path} says that it has {file.record_count} rows, so nobody can tell "
             f"whether all are read; nothing was rewritten"
-        )
-
-
-def check_sequence(manifest: ManifestFile, entry: ManifestEntry) -> None:
-    """Raise CorruptMetadataError for a live file that is older than the manifest list says of its manifest.
-
-    By what the list says delete files are dropped as too old for every data file: its deleted rows would come back.
-    """
-    if entry.is_live and (entry.sequence_number or 0) < manifest.min_sequence_number:
-        raise CorruptMetadataError(
-            f"{entry.data_file.file_path} has the data sequence number {entry.sequence_number}, and the manifest list "
-            f"says that {manifest.min_sequence_number} is the least in {manifest.manifest_path}; nothing was rewritten"
         )
 
 

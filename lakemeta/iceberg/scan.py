@@ -55,11 +55,11 @@ def plan_files(
     """The live data files of a snapshot that may hold rows matching ``where``, in manifest-list order.
 
     ``manifests`` is the snapshot's manifest list. Delete manifests are read first, then data manifests one by
-    one, so that memory holds all delete files and the manifests that ``read`` reads ahead.
+    one, so that memory holds all delete files and the manifests that ``read`` reads ahead. Those that have no live
+    files by their counts are read like the others: a wrong count would lose rows, or bring deleted ones back.
     """
-    listed = [m for m in manifests if m.may_have_live_files]
     filters = _PartitionFilters(metadata, where)
-    matching = [m for m in listed if filters.may_match(m)]
+    matching = [m for m in manifests if filters.may_match(m)]
     deletes = [m for m in matching if m.is_deletes]
     index = DeleteFileIndex(metadata, (e for entries in read(deletes, frozenset()) for e in entries if e.is_live))
     data = [m for m in matching if not m.is_deletes]

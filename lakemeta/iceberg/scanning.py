@@ -47,5 +47,5 @@ def live_deletes(
 ) -> list[ManifestEntry]:
     """The live delete files of a snapshot."""
     stored = StoredManifests(storage, metadata.specs_by_id, executor)
-    listed = [m for m in stored.of(snapshot) if m.is_deletes and m.may_have_live_files]
+    listed = [m for m in stored.of(snapshot) if m.is_deletes]
     return [entry for entries in stored.stream(listed) for entry in entries if entry.is_live]

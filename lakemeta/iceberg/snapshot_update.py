@@ -23,8 +23,10 @@ class Manifests(Protocol):
         """The manifests of a snapshot, in list order."""
         ...
 
-    def holding(self, manifests: Sequence[ManifestFile], paths: AbstractSet[str]) -> Sequence[ManifestFile]:
-        """Those of some data manifests that hold a live file with one of these paths; far cheaper than entries."""
+    def holding(
+        self, manifests: Sequence[ManifestFile], paths: AbstractSet[str] | None = None
+    ) -> Sequence[ManifestFile]:
+        """Those that hold a live file, with one of these paths if any are given; far cheaper than entries."""
         ...
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Sequence[Sequence[ManifestEntry]]:

@@ -11,6 +11,7 @@ from lakemeta.iceberg.deletes import scan_delete_manifest
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
 from lakemeta.iceberg.manifest_entries import EntryLayout
+from lakemeta.iceberg.manifest_lines import check_entries, check_line
 from lakemeta.iceberg.manifest_move import read_to_move
 from lakemeta.iceberg.manifest_scan import scan_manifest
 
@@ -29,7 +30,10 @@ _SMALL = 2**20  # bytes, which threads have read before a cluster has begun
 
 
 class StoredManifests:
-    """Remembers what it read: for one plan or one commit with all its attempts."""
+    """Remembers what it read: for one plan or one commit with all its attempts.
+
+    A manifest with other entries than its line in the manifest list says raises CorruptMetadataError.
+    """
 
     def __init__(self, storage: Storage, specs: Mapping[int, PartitionSpec], executor: Executor | None = None) -> None:
         """``specs`` are the table's partition specs by id."""
@@ -46,10 +50,16 @@ class StoredManifests:
             self._lists[snapshot.snapshot_id] = read_snapshot(self._storage, snapshot)
         return self._lists[snapshot.snapshot_id]
 
-    def holding(self, manifests: Sequence[ManifestFile], paths: AbstractSet[str]) -> Sequence[ManifestFile]:
-        """Those of some data manifests that hold a live file with one of these paths."""
+    def holding(
+        self, manifests: Sequence[ManifestFile], paths: AbstractSet[str] | None = None
+    ) -> Sequence[ManifestFile]:
+        """Those of some manifests that hold a live file, with one of these paths if any are given."""
+
+        def wanted(entry: ManifestEntry) -> bool:
+            return entry.is_live and (paths is None or entry.data_file.file_path in paths)
+
         read = zip(manifests, self.stream(manifests, frozenset()), strict=True)
-        return [m for m, entries in read if any(e.is_live and e.data_file.file_path in paths for e in entries)]
+        return [manifest for manifest, entries in read if any(map(wanted, entries))]
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Sequence[Sequence[ManifestEntry]]:
         """All entries of each manifest, in file order, with what they inherit filled in."""
@@ -88,14 +98,20 @@ class StoredManifests:
 
 
 def read_snapshot(storage: Storage, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-    """Read the manifest list of a snapshot; raises UnsupportedFeatureError if it has none."""
+    """Read the manifest list of a snapshot; raises UnsupportedFeatureError if it has none.
+
+    Raises CorruptMetadataError for a list that contradicts itself.
+    """
     if snapshot.manifest_list is None:
         raise UnsupportedFeatureError(
             f"snapshot {snapshot.snapshot_id} has no manifest list, as in very old tables; append to the table "
             f"with a newer Iceberg first"
         )
     path = store_path(storage.scheme, snapshot.manifest_list)
-    return tuple(read_manifest_list(storage.read(path), path))
+    manifests = tuple(read_manifest_list(storage.read(path), path))
+    for manifest in manifests:
+        check_line(manifest)
+    return manifests
 
 
 def _read_batch(
@@ -106,11 +122,11 @@ def _read_batch(
 ) -> Iterator[tuple[ManifestEntry, ...]]:
     for manifest, spec, data in _read(storage, specs, manifests):
         if metrics is None:
-            yield tuple(read_manifest(data, manifest, spec))
+            yield _checked(manifest, read_manifest(data, manifest, spec))
         elif manifest.is_deletes:
-            yield tuple(scan_delete_manifest(data, manifest, spec))
+            yield _checked(manifest, scan_delete_manifest(data, manifest, spec))
         else:
-            yield tuple(scan_manifest(data, manifest, spec, metrics))
+            yield _checked(manifest, scan_manifest(data, manifest, spec, metrics))
 
 
 def _read_to_move(
@@ -120,7 +136,12 @@ def _read_to_move(
     manifests: Sequence[ManifestFile],
 ) -> Iterator[tuple[ManifestEntry, ...]]:
     for manifest, spec, data in _read(storage, specs, manifests):
-        yield tuple(read_to_move(data, manifest, spec, layouts[manifest.partition_spec_id]))
+        yield _checked(manifest, read_to_move(data, manifest, spec, layouts[manifest.partition_spec_id]))
+
+
+def _checked(manifest: ManifestFile, entries: list[ManifestEntry]) -> tuple[ManifestEntry, ...]:
+    check_entries(manifest, entries)
+    return tuple(entries)
 
 
 def _read(

@@ -28,14 +28,13 @@ from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg import apply as apply_module
 from lakemeta.iceberg.datafile_reader import OpenFile
 from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileContent, ManifestEntry, ManifestFile
+from lakemeta.iceberg.manifest import DataFile, FileContent
 from lakemeta.iceberg.planning import Place
 from lakemeta.iceberg.row_account import (
     InputRows,
     check_entry,
     check_group,
     check_replaced,
-    check_sequence,
     inputs_by_path,
 )
 from lakemeta.iceberg.scan import FileScanTask
@@ -102,17 +101,6 @@ def test_a_file_that_is_live_twice_is_refused() -> None:
     for tasks, sentence in (([task, task], "listed twice"), ([newer], "number 4"), ([delete], "is a delete file")):
         with pytest.raises(CorruptMetadataError, match=sentence):
             inputs_by_path(tasks, 3)
-
-
-def test_the_manifest_list_knows_the_oldest_file() -> None:
-    """Else delete files are dropped that still apply to it; entries of removed files say nothing."""
-    entry = ManifestEntry(EntryStatus.ADDED, 1, 3, 3, data_file("a", 1))
-    for least in (0, 3):
-        check_sequence(ManifestFile("m", 1, 0, min_sequence_number=least), entry)
-    older = ManifestFile("m", 1, 0, min_sequence_number=4)
-    check_sequence(older, attrs.evolve(entry, status=EntryStatus.DELETED))
-    with pytest.raises(CorruptMetadataError, match=r"a has the data sequence number 3, .* 4 is the least in m"):
-        check_sequence(older, entry)
 
 
 def stored(root: Path, name: str, start: int, rows: int, group: int) -> DataFile:

@@ -62,14 +62,14 @@ def test_files_come_in_manifest_list_order_with_their_deletes() -> None:
 
 
 def test_removed_files_are_not_scanned() -> None:
-    """Deleted entries are skipped, and manifests of nothing else are not even read."""
+    """Deleted entries are skipped; manifests of nothing else by their counts are read like the others."""
     manifests = Manifests()
     gone = attrs.evolve(entry("gone", "a"), status=EntryStatus.DELETED)
     kept = attrs.evolve(entry("kept", "a"), status=EntryStatus.EXISTING)
     manifests.add("m", gone, kept)
     manifests.add("empty", gone, added_files_count=0, existing_files_count=0, deleted_files_count=1)
     assert manifests.plan() == [("kept", [])]
-    assert [path for path, _ in manifests.asked] == ["m"]
+    assert [path for path, _ in manifests.asked] == ["m", "empty"]
 
 
 def test_where_leaves_out_manifests_partitions_and_files() -> None:
