@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -98,6 +99,15 @@ def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> Op
         else:
             opened = _open_avro(source if isinstance(source, bytes) else source.read(), where)
     return attrs.evolve(opened, read=lambda columns, part: _guarded(opened.read(columns, part), where))
+
+
+def size_of(source: BinaryIO | bytes) -> int:
+    """The bytes of a file; one that is open is at its beginning again."""
+    if isinstance(source, bytes):
+        return len(source)
+    size = source.seek(0, os.SEEK_END)
+    source.seek(0)
+    return size
 
 
 @contextmanager

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.arrow import arrow_schema
-from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file
+from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file, size_of
 from lakemeta.iceberg.delete_filter import (
     POSITION_DELETE_FIELDS,
     DeletedRows,
@@ -20,9 +20,11 @@ from lakemeta.iceberg.delete_filter import (
     key_columns,
     key_fields,
 )
+from lakemeta.iceberg.deletes import referenced_data_file
 from lakemeta.iceberg.manifest import FileContent
 from lakemeta.iceberg.projection import lacking, projection
 from lakemeta.iceberg.puffin import deletion_vector
+from lakemeta.iceberg.row_account import check_size
 from lakemeta.iceberg.schema import Schema
 
 if TYPE_CHECKING:
@@ -62,9 +64,21 @@ def deleted_rows(tasks: Sequence[FileScanTask], store: DeleteStore) -> dict[str,
         if delete.is_deletion_vector:
             _apply_vector(delete, targets, store)
         else:
+            only = referenced_data_file(delete)
             for batch in _read(delete, POSITION_DELETE_FIELDS, store):
                 add_position_deletes(batch, targets, delete.file_path)
+                _check_scope(batch.column(0), only, delete.file_path)
     return found
+
+
+def _check_scope(paths: pa.Array, only: str | None, where: str) -> None:
+    """Raise CorruptMetadataError if a delete file that says it is about one data file names another one."""
+    others = [] if only is None else pc.unique(paths.filter(pc.not_equal(paths, only))).to_pylist()
+    if others:
+        raise CorruptMetadataError(
+            f"the position delete file {where} names rows of {others[0]}, and its manifest entry says that all are of "
+            f"{only}; nothing was rewritten"
+        )
 
 
 def _nothing_deleted(file: DataFile, store: DeleteStore) -> DeletedRows:
@@ -72,7 +86,7 @@ def _nothing_deleted(file: DataFile, store: DeleteStore) -> DeletedRows:
     if file.record_count > _MANY_ROWS:
         with store.open(file.file_path) as source:
             rows = open_data_file(file.file_format, source, file.file_path).rows
-            size = source.seek(0, os.SEEK_END)
+            size = size_of(source)
         # A file that does not say (Avro) has at least a byte for each row.
         if rows != file.record_count and (rows is not None or size < file.record_count):
             found = f"{size} bytes" if rows is None else f"{rows} rows"
@@ -168,11 +182,22 @@ def _equality(task: FileScanTask) -> Iterator[DataFile]:
 
 
 def _read(delete: DataFile, fields: Sequence[NestedField], store: DeleteStore) -> Iterator[pa.RecordBatch]:
-    """The given columns of a delete file, which must have all of them, also those in structs."""
+    """The given columns of a delete file, which must have all of them, also those in structs.
+
+    Raises CorruptMetadataError unless it has the bytes and rows that its manifest entry says.
+    """
+    rows = 0
     with store.open(delete.file_path) as source:
+        check_size(delete, size_of(source))
         file = open_data_file(delete.file_format, source, delete.file_path)
         plan = projection(file.schema, fields, where=delete.file_path)
         if missing := lacking(file.schema, fields):
             raise CorruptMetadataError(f"the delete file {delete.file_path} lacks the column {missing}")
         for batch in file.read(plan.columns, WHOLE):
+            rows += batch.num_rows
             yield plan.apply(batch, 0, None)
+    if rows != delete.record_count:
+        raise CorruptMetadataError(
+            f"the delete file {delete.file_path} has {rows} rows and its manifest entry says {delete.record_count}; "
+            f"nothing was rewritten"
+        )

@@ -20,7 +20,7 @@ from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.external_sort import sort_batches
 from lakemeta.iceberg.arrow import arrow_schema
-from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file
+from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file, size_of
 from lakemeta.iceberg.delete_filter import key_columns
 from lakemeta.iceberg.deletes import partition_key
 from lakemeta.iceberg.doors import data_door
@@ -239,7 +239,7 @@ class _Rewrite:
 
     def _open(self, split: FileSplit, source: BinaryIO | bytes) -> _Input:
         file = split.task.data_file
-        check_size(file, _size(source))
+        check_size(file, size_of(source))
         opened = open_data_file(file.file_format, source, file.file_path)
         plan = projection(
             opened.schema,
@@ -334,15 +334,6 @@ class _Rewrite:
 
     def _read_range(self, location: str, start: int, length: int) -> bytes:
         return self.job.storage.read_range(self._path(location), start, length)
-
-
-def _size(source: BinaryIO | bytes) -> int:
-    """The bytes of a file; one that is open is at its beginning again."""
-    if isinstance(source, bytes):
-        return len(source)
-    size = source.seek(0, os.SEEK_END)
-    source.seek(0)
-    return size
 
 
 def _left_out(keep: pa.BooleanArray | None) -> int:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deletion_vectors import blob_of, run_containers, vector
-from iceberg_tables import SmallTable, create_table
+from iceberg_tables import PATH_ID, SmallTable, create_table
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.iceberg import IcebergTable
@@ -107,6 +107,60 @@ def test_a_vector_that_contradicts_its_entry_is_refused(table: SmallTable, sente
     add_vectors(table, (table.data_files()[0], blob, rows), **changes)
     with pytest.raises(CorruptMetadataError, match=sentence):
         rewritten(table)
+
+
+CONTRADICTED: dict[str, tuple[FileContent, dict[str, Any]]] = {
+    "has 3 rows and its manifest entry says 2": (FileContent.POSITION_DELETES, {"record_count": 2}),
+    "has 3 rows and its manifest entry says 4": (FileContent.POSITION_DELETES, {"record_count": 4}),
+    "bytes and its manifest entry says 200": (FileContent.POSITION_DELETES, {"file_size_in_bytes": 200}),
+    "has 2 rows and its manifest entry says 1": (FileContent.EQUALITY_DELETES, {"record_count": 1}),
+    "has 2 rows and its manifest entry says 3": (FileContent.EQUALITY_DELETES, {"record_count": 3}),
+    "bytes and its manifest entry says 9999": (FileContent.EQUALITY_DELETES, {"file_size_in_bytes": 9999}),
+}
+
+
+@pytest.fixture
+def deleted(tmp_path: Path) -> SmallTable:
+    """A table with a position delete file for the first of two data files, and an equality delete file."""
+    table = create_table(LocalStorage(), str(tmp_path / "t"))
+    table.append(ROWS, ROWS)
+    table.delete_positions(table.data_files()[0], [0, 5, 9])
+    table.delete_ids(20, 30)
+    return table
+
+
+def replace_delete(table: SmallTable, content: FileContent, **changes: Any) -> None:
+    """Commit another entry for the delete file of a kind."""
+    (old,) = [file for file in table.files() if file.content == content]
+    new = attrs.evolve(old, **changes)
+    table.update(SnapshotUpdate("delete", removed_deletes=(old,)))
+    table.update(SnapshotUpdate("delete", added_deletes=((new, None),)))
+
+
+@pytest.mark.parametrize(("sentence", "wrong"), CONTRADICTED.items(), ids=list(CONTRADICTED))
+def test_a_delete_file_that_contradicts_its_entry_is_refused(deleted: SmallTable, sentence: str, wrong: Any) -> None:
+    """By bytes or rows it is not the file that was committed, so nobody knows which rows are deleted."""
+    content, changes = wrong
+    replace_delete(deleted, content, **changes)
+    with pytest.raises(CorruptMetadataError, match=f"{sentence}; nothing was rewritten"):
+        rewritten(deleted)
+
+
+@pytest.mark.parametrize("by", ["bounds", "name", "right"])
+def test_position_deletes_of_other_files_than_their_entry_says(deleted: SmallTable, by: str) -> None:
+    """The entry says which data file they are read for, so deletes of another one would be lost."""
+    first, second = deleted.data_files()
+    path = (first if by == "right" else second).file_path
+    bounds = {PATH_ID: path.encode()} if by != "name" else None
+    named = path if by == "name" else None
+    replace_delete(
+        deleted, FileContent.POSITION_DELETES, lower_bounds=bounds, upper_bounds=bounds, referenced_data_file=named
+    )
+    if by == "right":
+        assert len(rewritten(deleted)) == 200 - 3 - 4
+        return
+    with pytest.raises(CorruptMetadataError, match=f"names rows of {first.file_path}, .* all are of {path}"):
+        rewritten(deleted)
 
 
 @pytest.mark.parametrize("rows", [10**9, 2**62, 2**66])
