@@ -11,8 +11,8 @@ Rules of this module:
    needs (in live groups).
 5. A visited partition without any live group is dropped, unless a group replaced at or after ECT is still on disk.
    Unlike Hudi, one with a savepointed file is not dropped (unless asked to), and the table root never is.
-6. Unlike Hudi, nothing goes of a partition with files where a savepoint names one that is not there: the name may be
-   damaged, and the file that it meant another.
+6. Unlike Hudi, nothing goes of a partition where what a savepoint says does not fit the files (see
+   :mod:`lakemeta.hudi.savepoints`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import attrs
 
 from lakemeta.hudi.filegroup import FileGroup, FileSlice, View, build_file_groups
 from lakemeta.hudi.options import Policy
+from lakemeta.hudi.savepoints import advice, doubt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ class CleanContext:
     ``earliest`` is the earliest commit to retain ("" if there is none). ``replaced`` maps (partition, file id) to the
     instant of the replace commit, ``savepointed`` a file name to the savepoint that pins it, ``needed`` (partition,
     file id) to the operation of a pending (log) compaction, ``pinned`` a partition to the names that savepoints pin in
-    it, with the savepoint.
+    it, with the savepoint, and ``savepoint_partitions`` each savepoint to the partitions in which it names a file.
     """
 
     policy: Policy
@@ -61,6 +62,7 @@ class CleanContext:
     needed: Mapping[tuple[str, str], CompactionOperation]
     drop_savepointed: bool = False
     pinned: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    savepoint_partitions: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(slots=True)
@@ -87,12 +89,11 @@ def plan_partition(context: CleanContext, partition: str, files: Iterable[tuple[
     """Judge every slice of a partition from the (name, size in bytes) of the files in its directory."""
     files = list(files)
     groups = build_file_groups(partition, files, context.view)
-    lost = _lost(context, partition, files) if groups else None
-    if lost is not None:
-        name, by = lost
-        kept = tuple(Verdict(s, False, SAVEPOINT, by) for group in groups for s in group.slices)
-        what = f"nothing of {partition or 'the table'} is deleted: savepoint {by} names {name}, which is not there"
-        return PartitionPlan(partition, kept, False, f"{what}; delete that savepoint if it is of no use any more")
+    unclear = doubt(context, partition, groups, {name for name, _ in files})
+    if unclear is not None and (groups or not context.drop_savepointed):
+        kept = tuple(Verdict(s, False, SAVEPOINT, unclear.savepoint) for group in groups for s in group.slices)
+        what = f"nothing of {partition or 'the table'} is deleted: {unclear.clause}"
+        return PartitionPlan(partition, kept, False, f"{what}; {advice(unclear.savepoint)}")
     replaced = [(g, at) for g in groups if (at := context.replaced.get((partition, g.file_id))) is not None]
     live = [g for g in groups if (partition, g.file_id) not in context.replaced]
     verdicts = [v for group, at in replaced for v in judge_replaced(context, group, at)]
@@ -187,15 +188,6 @@ def _savepoint(context: CleanContext, file_slice: FileSlice) -> str | None:
     if not context.savepointed:
         return None
     return next((s for f in file_slice.files if (s := context.savepointed.get(f.name)) is not None), None)
-
-
-def _lost(context: CleanContext, partition: str, files: Sequence[tuple[str, int]]) -> tuple[str, str] | None:
-    """A file of a partition that a savepoint pins and that is not there, with the savepoint."""
-    pinned = context.pinned.get(partition)
-    if not pinned:
-        return None
-    lost = pinned.keys() - {name for name, _ in files}
-    return (min(lost), pinned[min(lost)]) if lost else None
 
 
 def _why_not_dropped(context: CleanContext, partition: str, verdicts: Sequence[Verdict]) -> str | None:

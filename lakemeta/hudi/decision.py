@@ -11,6 +11,7 @@ from lakemeta.hudi.clean import CleanContext
 from lakemeta.hudi.failed_writes import failed_writes
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.options import CleanOptions, Policy
+from lakemeta.hudi.savepoints import partitions_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,6 +84,7 @@ def clean_context(
         {(operation.partition, operation.file_id): operation for operation in operations},
         options.drop_savepointed,
         state.pinned,
+        partitions_named(state),
     )
 
 

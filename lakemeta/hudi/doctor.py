@@ -14,6 +14,7 @@ from lakemeta.hudi.boundary import epoch_ms, moment_of
 from lakemeta.hudi.decision import decide
 from lakemeta.hudi.failed_deletions import read_failures, still_there
 from lakemeta.hudi.failed_writes import is_alive
+from lakemeta.hudi.filegroup import build_file_groups
 from lakemeta.hudi.filenames import parse_base_file
 from lakemeta.hudi.heartbeat import read_heartbeats
 from lakemeta.hudi.leftovers import find_leftovers
@@ -23,6 +24,7 @@ from lakemeta.hudi.metadata_check import check_metadata_table
 from lakemeta.hudi.metadata_leftovers import read_leftovers
 from lakemeta.hudi.planning import failures_context, timezone
 from lakemeta.hudi.rollback import decode_rollback_plan
+from lakemeta.hudi.savepoints import advice, doubt
 from lakemeta.hudi.timeline import WRITES
 from lakemeta.words import count_of, human_bytes
 
@@ -204,9 +206,10 @@ def _savepoints(patient: _Patient) -> Iterator[Finding]:
 
 
 def _savepoints_lost(patient: _Patient) -> Iterator[Finding]:
-    """Files that savepoints name and that are not there, in partitions that have files."""
+    """Files that savepoints name and that are not there, and partitions of which they name none, though they should."""
+    context = patient.decision.context
     for row in patient.rows:
-        there = {file.name for file in row.files}
+        there = {file.name: file.size for file in row.files}
         lost = sorted(patient.state.pinned.get(row.partition, {}).keys() - there) if there else []
         if lost:
             sentence = (
@@ -214,6 +217,10 @@ def _savepoints_lost(patient: _Patient) -> Iterator[Finding]:
                 f"{examples(lost)}; nothing there is cleaned until those savepoints are deleted"
             )
             yield Finding("savepoint_lost", "wrong", sentence)
+            continue
+        unclear = doubt(context, row.partition, build_file_groups(row.partition, there.items(), context.view), there)
+        if there and unclear is not None:
+            yield Finding("savepoint_lost", "wrong", f"{unclear.clause}; {advice(unclear.savepoint)}")
 
 
 def _missing(patient: _Patient) -> Iterator[Finding]:

@@ -7,8 +7,9 @@ Rules of this module (``CleanActionExecutor``):
 2. Files go before the directories of dropped partitions, and all of it before the clean completes: a crash leaves a
    pending clean, which the next run, ours or the engine's, executes again. A file that is gone counts as done.
 3. A directory is dropped only if whatever data files are left in it belong to replaced file groups that the plan does
-   not retain, to no unfinished write and to nothing that a pending operation reads, and if no directory with files lies
-   in it. Other files go with a partition, as in Hudi; a directory without partition metadata stays for their sake.
+   not retain, to no unfinished write and to nothing that a pending operation reads, if what savepoints say of it fits
+   (:mod:`lakemeta.hudi.savepoints`), and if no directory with files lies in it. Other files go with a partition, as in
+   Hudi; a directory without partition metadata stays for their sake.
 4. A metadata table is told of the clean before it completes (see :mod:`lakemeta.hudi.metadata_sync`).
 5. A file that cannot be deleted is recorded in ``failedDeleteFiles``, and the clean completes, as Hudi does.
 """
@@ -21,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.hudi.decision import clean_context
 from lakemeta.hudi.doors import data_door
+from lakemeta.hudi.filegroup import build_file_groups
 from lakemeta.hudi.filenames import is_partition_metadata
 from lakemeta.hudi.listing import list_partition
 from lakemeta.hudi.metadata import (
@@ -31,8 +34,9 @@ from lakemeta.hudi.metadata import (
     encode_clean_metadata,
 )
 from lakemeta.hudi.metadata_sync import prepare_clean, tell_clean
-from lakemeta.hudi.options import Policy
+from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.plan_check import check_names, check_plan, data_file
+from lakemeta.hudi.savepoints import advice, doubt
 from lakemeta.hudi.timeline import Instant, State
 
 if TYPE_CHECKING:
@@ -40,7 +44,9 @@ if TYPE_CHECKING:
 
     from lakemeta.deletion import Door
     from lakemeta.executor import Executor
+    from lakemeta.hudi.clean import CleanContext
     from lakemeta.hudi.commit import InstantWriter
+    from lakemeta.hudi.filenames import BaseFile, LogFile
     from lakemeta.hudi.lock import TableLock
     from lakemeta.hudi.state import TableState
     from lakemeta.report import Outcome
@@ -161,8 +167,9 @@ def _drop(
     """Remove the directories of dropped partitions (rule 3): the ones removed, and notes on the others."""
     dropped: list[str] = []
     notes: list[str] = []
+    context = clean_context(state, CleanOptions(drop_savepointed=drop_savepointed), state.timeline, "")
     for partition in plan.partitions_to_delete or ():
-        problem = next(_in_the_way(door.storage, root, partition, plan, state, drop_savepointed), None)
+        problem = next(_in_the_way(door.storage, root, partition, plan, state, context), None)
         if problem is not None:
             notes.append(f"the directory of {partition or 'the table'} stays: {problem}")
             continue
@@ -172,39 +179,46 @@ def _drop(
 
 
 def _in_the_way(
-    storage: Storage, root: str, partition: str, plan: CleanerPlan, state: TableState, drop_savepointed: bool
+    storage: Storage, root: str, partition: str, plan: CleanerPlan, state: TableState, context: CleanContext
 ) -> Iterator[str]:
     if not partition:
         yield "it is the table's own"
         return
-    planned = {_name(file.path) for file in plan.files.get(partition, ())}
-    pinned = set() if drop_savepointed else set().union(*state.savepoints.values())
-    unfinished = {instant.requested for instant in state.timeline.commits.pending}
-    folder = f"{root}/{partition}"
     # A crash may have taken the partition metadata before the rest, so what the timeline says counts as well.
-    marked = any(is_partition_metadata(entry.name) for entry in list_partition(storage, root, partition))
+    listed = [(entry.name, entry.size) for entry in list_partition(storage, root, partition)]
+    marked = any(is_partition_metadata(name) for name, _ in listed)
     is_partition = marked or any(of == partition for of, _ in state.replaced)
+    if listed and not context.drop_savepointed:
+        unclear = doubt(context, partition, build_file_groups(partition, listed, context.view), dict(listed))
+        if unclear is not None:
+            yield f"{unclear.clause}; {advice(unclear.savepoint)}"
+    planned = {_name(file.path) for file in plan.files.get(partition, ())}
+    folder = f"{root}/{partition}"
     for entry in storage.walk(folder) if storage.exists(folder) else ():
         if entry.path != f"{folder}/{entry.name}":
             yield f"{entry.path} lies deeper in it"
         file = data_file(entry.name)
-        if file is None:
-            if not is_partition and not entry.name.startswith("."):
-                yield f"{entry.name} is no file of Hudi's, and the directory has no partition metadata"
-            continue
-        if entry.name in planned:
-            continue
-        if entry.name in pinned:
-            yield f"a savepoint names {entry.name}"
-        if entry.name in state.needed:
-            yield f"the pending {state.needed[entry.name]} reads {entry.name}"
-        replaced_at = state.replaced.get((partition, file.file_id))
-        if replaced_at is None:
-            yield f"{entry.name} is in no replaced file group"
-        elif _retains(plan, replaced_at):
-            yield f"{entry.name} was replaced at {replaced_at}, which the plan retains"
-        if file.instant in unfinished:
-            yield f"{entry.name} belongs to {file.instant}, which has not completed"
+        if file is not None and entry.name not in planned:
+            yield from _needed_file(partition, entry.name, file, plan, state, context)
+        elif file is None and not is_partition and not entry.name.startswith("."):
+            yield f"{entry.name} is no file of Hudi's, and the directory has no partition metadata"
+
+
+def _needed_file(
+    partition: str, name: str, file: BaseFile | LogFile, plan: CleanerPlan, state: TableState, context: CleanContext
+) -> Iterator[str]:
+    """Why a data file that the plan does not name keeps its directory."""
+    if name in context.savepointed and not context.drop_savepointed:
+        yield f"a savepoint names {name}"
+    if name in state.needed:
+        yield f"the pending {state.needed[name]} reads {name}"
+    replaced_at = state.replaced.get((partition, file.file_id))
+    if replaced_at is None:
+        yield f"{name} is in no replaced file group"
+    elif _retains(plan, replaced_at):
+        yield f"{name} was replaced at {replaced_at}, which the plan retains"
+    if any(instant.requested == file.instant for instant in state.timeline.commits.pending):
+        yield f"{name} belongs to {file.instant}, which has not completed"
 
 
 def _retains(plan: CleanerPlan, replaced_at: str) -> bool:

@@ -10,6 +10,7 @@ keep, a file of it that is still there may go only if it would go today. Rules o
    pending compaction needs besides.
 4. Files of writes that have not completed stay.
 5. Of several base files of one group and instant all are judged alike.
+6. All stays where it is not known what a savepoint needs (:mod:`lakemeta.hudi.savepoints`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lakemeta.hudi import clean
 from lakemeta.hudi.clean import judge_live, judge_replaced
 from lakemeta.hudi.filegroup import build_file_groups
 from lakemeta.hudi.filenames import parse_base_file
+from lakemeta.hudi.savepoints import advice, doubt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -53,7 +55,13 @@ def still_needed(
     files = list(files)
     verdicts: dict[tuple[str, str], Verdict] = {}
     logs: dict[str, Verdict] = {}
-    for group in build_file_groups(partition, files, context.view):
+    groups = build_file_groups(partition, files, context.view)
+    unclear = doubt(context, partition, groups, {name for name, _ in files})
+    if unclear is not None:
+        what = f"may be what a savepoint needs: {unclear.clause}; {advice(unclear.savepoint)}"
+        yield from ((name, what) for name in sorted(planned))
+        return
+    for group in groups:
         for verdict in _judge(context, group):
             verdicts[group.file_id, verdict.slice.instant] = verdict
             logs.update((log.name, verdict) for log in verdict.slice.log_files)

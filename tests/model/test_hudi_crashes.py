@@ -33,7 +33,8 @@ When = Literal["before", "after", "half"]
 def make_table(root: Path, version: int, mor: bool, **properties: str) -> TableFiles:
     """Superseded slices with and without logs, a savepoint, a pending compaction and a dropped partition."""
     table = TableFiles(root, version, mor=mor, **properties)
-    table.insert({"p1": "ab", "p2": "c", "p3": "d"})
+    table.insert({"p3": "d"})
+    table.insert({"p1": "ab", "p2": "c"})
     for _ in range(2):
         table.commit({"p1": "ab", "p3": "d"})
         if mor:

@@ -77,9 +77,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(5):
         table.commit(dict.fromkeys(partitions[number:], "ab"))
         table.delta(dict.fromkeys(partitions[number::2], "ac"))
-    table.savepoint(2, {partitions[7]: [base("a", 2)]})
     table.delete_partition(partitions[3])
     table.delete_partition(partitions[4])
+    named = {partition: [base("c", 1)] for partition in partitions[:3] + partitions[5:]}
+    table.savepoint(table.hour - 1, {**named, partitions[0]: [base("a", 2), base("c", 1)]})
     for _ in range(4):
         table.commit({partitions[0]: "a"})
     return root

@@ -94,7 +94,7 @@ def test_a_clean_for_them_alone_moves_no_boundary(table: TableFiles) -> None:
     """What lies between the last clean's boundary and a newer one was not looked at, and is by the next clean."""
     two_due = {**ONE, "hoodie.clean.trigger.max.commits": "2"}
     table.commit({"p2": "b"})
-    table.savepoint(1, {"p2": []})
+    table.savepoint(table.hour - 1, {"p1": [base("a", 3)], "p2": [base("b", table.hour - 1)]})
     assert [op.reason for op in make_plan(table, two_due).deletes()] == ["failed_before"]
     clean(table, 30, options=two_due)
     (requested,) = table.timeline.glob(f"{at(30)}.clean.requested")

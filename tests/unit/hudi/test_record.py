@@ -156,7 +156,7 @@ def test_a_savepoint_that_names_what_is_not_there(tmp_path: Path, version: int, 
     for _ in range(3):
         table.commit({"p1": "a", "p2": "b"})
     (table.root / "p1" / base("a", 1)).rename(table.root / "p1" / base("a", 1).replace("a-0", "x-0"))
-    table.savepoint(1, {"p1": [base("a", 1)], "p3": ["gone.parquet"]})
+    table.savepoint(1, {"p1": [base("a", 1)], "p2": [base("b", 1)], "p3": ["gone.parquet"]})
     table.commit({"p1": "a", "p2": "b"})
     options = {"hoodie.clean.commits.retained": "1", "hoodie.clean.incremental.enabled": incremental}
     plan = HudiTable.open(str(table.root)).plan_clean(options, now=moment(9), executor=LocalExecutor(1))
