@@ -1,4 +1,4 @@
-"""The one door through which anything of a table is deleted (I/O).
+"""The one door through which anything of a table is deleted, and what plans of others have written goes in (I/O).
 
 Rules of this module:
 
@@ -71,6 +71,11 @@ class Door:
         self.check_files(paths)
         return self.storage.delete_many(paths)
 
+    def create_file(self, path: str, content: bytes) -> None:
+        """Create a file whose path a plan made up. Raises as :meth:`check_files`, PathExistsError if it exists."""
+        self.check_files([path])
+        self.storage.create(path, content)
+
     def check_directory(self, path: str) -> None:
         """Raise, as :meth:`check_files`, unless the directory may go."""
         shape = self.directories or _NOTHING
@@ -85,7 +90,7 @@ class Door:
 
     def _refusal(self, path: str) -> CorruptMetadataError:
         return CorruptMetadataError(
-            f"{path!r} was to be deleted, which is nothing that lakemeta deletes in {self.base}; nothing was done"
+            f"{path!r} was to be deleted or made, which lakemeta does to no such name in {self.base}; nothing was done"
         )
 
 
@@ -104,7 +109,7 @@ class Links:
 def _refuse_links(links: Links, folder: str, path: str) -> None:
     if links.hide(folder[len(links.base) + 1 :]):
         raise UnsupportedFeatureError(
-            f"{path} lies behind a symbolic link in {links.base}, and lakemeta deletes nothing there; put the "
+            f"{path} lies behind a symbolic link in {links.base}, and lakemeta changes nothing there; put the "
             "directory itself in the place of the link, or take the link out of the table"
         )
 

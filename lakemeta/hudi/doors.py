@@ -1,4 +1,4 @@
-"""What may be deleted of a Hudi table, as doors for :mod:`lakemeta.deletion` (I/O).
+"""What may be deleted of a Hudi table, and what rollbacks may append, as doors for :mod:`lakemeta.deletion` (I/O).
 
 Rules of this module:
 
@@ -8,7 +8,8 @@ Rules of this module:
    file; the backup of the properties; the marker directory of an instant; the metadata table as a whole, its log files
    and its delta commits.
 3. A completed clean, by a door of its own: it goes if it is empty, and is executed again.
-4. A lock file may lie outside the table, where the options say.
+4. Rollback blocks are new log files of slices, in partitions as in rule 1.
+5. A lock file may lie outside the table, where the options say.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ def metadata_door(storage: Storage, root: str) -> Door:
 def emptied_door(storage: Storage, root: str) -> Door:
     """The door for completed cleans, of which those go that a crash left empty."""
     return Door(storage, root, rf"\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.clean")
+
+
+def block_door(storage: Storage, root: str) -> Door:
+    """The door for new log files that hold a rollback block."""
+    return Door(storage, root, rf"(?:{_DATA}/)?\.[^/]+_{_INSTANT}\.log\.[0-9]+_1-0-1")
 
 
 def lock_door(storage: Storage, path: str) -> Door:

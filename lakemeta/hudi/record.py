@@ -81,6 +81,14 @@ class Record:
         """A map of texts that some releases do not write; empty if it is null."""
         return {key: self._of_kind(name, value, str) for key, value in (self.optional(name, dict) or {}).items()}
 
+    def nullable_numbers(self, name: str) -> dict[str, int]:
+        """A map of whole numbers of 64 bits, which must be there; empty if it is null."""
+        numbers = {key: self._of_kind(name, value, int) for key, value in (self.nullable(name, dict) or {}).items()}
+        for value in numbers.values():
+            if not -(2**63) <= value < 2**63:
+                raise CorruptMetadataError(f"{self.where} has {value!r:.100} as its {name}; restore that file")
+        return numbers
+
     def nullable_lists(self, name: str, kind: type[T]) -> dict[str, list[T]]:
         """A map of arrays whose items are of a kind, which must be there; empty if it is null."""
         lists = {key: self._of_kind(name, value, list) for key, value in (self.nullable(name, dict) or {}).items()}

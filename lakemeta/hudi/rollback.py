@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.metadata import CommitMetadata
 
 ROLLBACK_VERSION: Final = 1
+BLOCK_TOKEN: Final = "1-0-1"  # noqa: S105 - HoodieLogFormat.UNKNOWN_WRITE_TOKEN, the number of no write attempt
 _MARKER: Final = re.compile(r"(?P<path>.+)\.marker\.(?P<kind>[A-Z]+)")
 _SOME_BLOCKS: Final = 1  # markers do not tell how much was appended, and Hudi writes 1
 
@@ -51,6 +52,14 @@ class RollbackRequest:
     base_instant: str
     files: tuple[str, ...] = ()
     log_blocks: Mapping[str, int] = attrs.field(factory=dict)
+
+    def folder(self, root: str) -> str:
+        """The directory of its partition in the table at ``root``."""
+        return f"{root}/{self.partition}" if self.partition else root
+
+    def block_file(self, root: str, number: int) -> str:
+        """The path of a new log file for its rollback block."""
+        return f"{self.folder(root)}/.{self.file_id}_{self.base_instant}.log.{number}_{BLOCK_TOKEN}"
 
 
 @attrs.frozen
@@ -165,7 +174,7 @@ def _request(record: Record) -> RollbackRequest:
         record.nullable("fileId", str) or "",
         base_instant,
         record.need_strings("filesToBeDeleted"),
-        record.nullable("logBlocksToBeDeleted", dict) or {},
+        record.nullable_numbers("logBlocksToBeDeleted"),
     )
 
 

@@ -5,7 +5,9 @@ Rules of this module:
 1. A rollback that was requested and did not complete is executed as it was planned, whatever the policy. Pending
    rollbacks of compactions and clusterings belong to whoever runs those again, and are left alone, as in Hudi.
 2. Every path of a rollback must be a data file of the failed write, inside the table, under the partition that the
-   rollback says, and no savepoint may name it. Otherwise nothing is done.
+   rollback says, and no savepoint may name it. Rollback blocks are for slices of tables up to version 6, and the log
+   files that they undo are the slice's, or the table itself as Hudi names what it does not know. Otherwise nothing is
+   done.
 3. Unlike Hudi, an inflight write without a marker directory is looked for by listing: if its files stayed, they would
    count as committed once the timeline is archived past it.
 4. What failed compactions and clusterings left pending in the metadata table is rolled back there, unless the policy is
@@ -21,10 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
-from lakemeta.deletion import Links
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.hudi.boundary import epoch_ms
-from lakemeta.hudi.doors import data_door, metadata_door
+from lakemeta.hudi.doors import block_door, data_door, metadata_door
 from lakemeta.hudi.failed_writes import WRITE_ACTIONS, is_alive, pending_writes, writes_to_roll_back
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.filenames import parse_base_file, parse_log_file
@@ -224,6 +225,8 @@ def check_paths(root: str, write: FailedWrite, state: TableState) -> None:
             raise CorruptMetadataError(
                 f"the rollback of {write.instant} deletes {path}, which savepoint {pinned[name]} needs"
             )
+    for request in write.plan.requests:
+        _check_blocks(root, write, request, state)
     for partition in {request.partition for request in write.plan.requests} - {""}:
         inside(root, f"{root}/{partition}")
         if is_metadata(partition):
@@ -232,22 +235,41 @@ def check_paths(root: str, write: FailedWrite, state: TableState) -> None:
             )
 
 
+def _check_blocks(root: str, write: FailedWrite, request: RollbackRequest, state: TableState) -> None:
+    """Refuse blocks in a table that has none, and for log files of another slice than they go to."""
+    if request.log_blocks and state.config.version >= 8:
+        raise CorruptMetadataError(
+            f"the rollback of {write.instant} appends rollback blocks, which a table of version {state.config.version} "
+            "does not have; nothing was done"
+        )
+    for named in request.log_blocks:
+        path = _undone_file(root, request, named)
+        if path != root and not _is_log_of(request, path, root):
+            raise CorruptMetadataError(
+                f"the rollback of {write.instant} undoes blocks of {path}, which is no log file of the slice at "
+                f"{request.base_instant or None} of {request.file_id!r}; nothing was done"
+            )
+
+
+def _undone_file(root: str, request: RollbackRequest, named: str) -> str:
+    """The store path of what is given by its name, by its path in the table or by all of its path."""
+    if "/" not in named:
+        return f"{request.folder(root)}/{named}"
+    whole = named.startswith(("/", "file:")) or "://" in named
+    return inside(root, f"{named if whole else f'{root}/{named}'}/.x").removesuffix("/.x")
+
+
 def _check_doors(place: Place, write: FailedWrite) -> None:
     """Refuse what the doors would refuse once the rollback is requested, partitions behind links, and other tables."""
     metadata_door(place.storage, place.root).check_directory(f"{place.root}/{MARKER_FOLDER}/{write.instant}")
     data_door(place.storage, place.root).check_files(path for _, _, path in write.deletes(place.root))
-    links = Links(place.storage, place.root)
+    appends = (request.block_file(place.root, 1) for request in write.plan.requests if request.log_blocks)
+    block_door(place.storage, place.root).check_files(appends)
     for partition in sorted({request.partition for request in write.plan.requests}):
         if (other := other_table(place.storage, place.root, partition)) is not None:
             raise CorruptMetadataError(
                 f"the rollback of {write.instant} reaches into {partition}, but {other} is another table; "
                 "nothing was done"
-            )
-    for partition in sorted({request.partition for request in write.plan.requests if request.log_blocks}):
-        if links.hide(partition):
-            raise UnsupportedFeatureError(
-                f"the rollback of {write.instant} appends to files in {partition}, which lies behind a symbolic link; "
-                "put the directory itself in the place of the link"
             )
 
 
@@ -269,7 +291,7 @@ def _is_log_of(request: RollbackRequest, path: str, root: str) -> bool:
     parent, _, name = path.rpartition("/")
     log = parse_log_file(name, 0)
     in_slice = log is not None and (log.file_id, log.instant) == (request.file_id, request.base_instant)
-    return in_slice and parent == (f"{root}/{request.partition}" if request.partition else root)
+    return in_slice and parent == request.folder(root)
 
 
 def _undoes(place: Place, path: str, instant: str) -> bool:

@@ -26,14 +26,20 @@ import attrs
 
 from lakemeta.errors import PathExistsError, StalePlanError, StorageError
 from lakemeta.hudi.boundary import epoch_ms
-from lakemeta.hudi.doors import data_door, metadata_door
+from lakemeta.hudi.doors import block_door, data_door, metadata_door
 from lakemeta.hudi.filenames import LogFile, parse_log_file
 from lakemeta.hudi.heartbeat import HEARTBEAT_FOLDER, Heartbeat, read_heartbeats
 from lakemeta.hudi.listing import list_partition
 from lakemeta.hudi.load import load_timeline
 from lakemeta.hudi.logfile import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakemeta.hudi.metadata_sync import check_rollback, newest_time, tell_rollback
-from lakemeta.hudi.rollback import ROLLBACK_VERSION, RollbackRequest, encode_rollback_metadata, encode_rollback_plan
+from lakemeta.hudi.rollback import (
+    BLOCK_TOKEN,
+    ROLLBACK_VERSION,
+    RollbackRequest,
+    encode_rollback_metadata,
+    encode_rollback_plan,
+)
 from lakemeta.hudi.rollback_planning import MARKER_FOLDER, FailedWrite, check_not_executing
 from lakemeta.hudi.timeline import Instant, Timeline, parse_instant
 
@@ -48,7 +54,6 @@ if TYPE_CHECKING:
     from lakemeta.report import Outcome
 
 _DELETE_BATCH = 1000  # one bulk request of an object store
-_WRITE_TOKEN = "1-0-1"  # noqa: S105 - HoodieLogFormat.UNKNOWN_WRITE_TOKEN, the number of no write attempt
 
 
 @attrs.frozen
@@ -230,19 +235,19 @@ def _append_block(
     writer: InstantWriter, request: RollbackRequest, instant: str, rollback: str
 ) -> tuple[str, int] | None:
     """Put a rollback block into a new log file of a slice: the file and its bytes (rule 4)."""
-    folder = f"{writer.root}/{request.partition}" if request.partition else writer.root
+    folder = request.folder(writer.root)
     logs = _slice_logs(writer, request)
-    content = rollback_block(instant, rollback)
+    content, door = rollback_block(instant, rollback), block_door(writer.storage, writer.root)
     for log in logs:
-        like_ours = log.token == _WRITE_TOKEN and log.size == len(content)
+        like_ours = log.token == BLOCK_TOKEN and log.size == len(content)
         if like_ours and _has_block(writer, f"{folder}/{log.name}", instant, rollback):
             return f"{folder}/{log.name}", log.size
     number = max((log.version for log in logs), default=None)
     while number is not None:
         number += 1
-        path = f"{folder}/.{request.file_id}_{request.base_instant}.log.{number}_{_WRITE_TOKEN}"
+        path = request.block_file(writer.root, number)
         try:
-            writer.storage.create(path, content)
+            door.create_file(path, content)
         except PathExistsError:
             continue  # another rollback of the same slice took the number
         return path, len(content)
