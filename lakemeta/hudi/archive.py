@@ -106,7 +106,7 @@ def newest_manifest(version: bytes | None, names: Iterable[str], where: str) -> 
         return f"manifest_{max(versions)}" if versions else None
     text = version.decode("ascii", "replace").strip()
     if not text.isdecimal() or int(text) not in versions:
-        raise CorruptMetadataError(f"{where}/{LSM_VERSION_FILE} names manifest {text!r}, which does not exist")
+        raise CorruptMetadataError(f"{where}/{LSM_VERSION_FILE} names manifest {text!r:.100}, which does not exist")
     return f"manifest_{int(text)}"
 
 

@@ -48,13 +48,11 @@ def roll_back(table: TableFiles) -> None:
     opened.apply(opened.plan_rollback({}, now=moment(30), executor=ONE), executor=ONE, clock=lambda: moment(30))
 
 
-@pytest.mark.parametrize(
-    "named", [{log("a", 1): 1}, {"p1/" + log("a", 1): 1}, {"{root}/p1/" + log("a", 1): 1}, {"{root}": 1}]
-)
-def test_a_block_for_a_slice(tmp_path: Path, named: dict[str, int]) -> None:
+@pytest.mark.parametrize("named", [log("a", 1), "p1/" + log("a", 1), "{root}/p1/" + log("a", 1), "{root}"])
+def test_a_block_for_a_slice(tmp_path: Path, named: str) -> None:
     """What the other tests bend: log files by name and by path, and the table itself for what Hudi does not know."""
     table, failed = begin(tmp_path / "t", 6)
-    pend(table, failed, logBlocksToBeDeleted={key.format(root=table.root): size for key, size in named.items()})
+    pend(table, failed, logBlocksToBeDeleted={named.format(root=table.root): 1})
     before = table.files()
     roll_back(table)
     (new,) = table.files() - before
@@ -73,7 +71,6 @@ FIELDS: list[dict[str, Any]] = [
     {"fileId": "b-0"},
     {"latestBaseInstant": at(2)},
     {"latestBaseInstant": ""},
-    {"partitionPath": "p2"},
     {"partitionPath": ".hoodie"},
 ]
 
