@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,6 +96,8 @@ class DeleteFileIndex:
         self._fields = {i: f for schema in metadata.schemas for i, f in schema.by_id.items()}
         self._fields |= metadata.schema.by_id
         self._specs = metadata.specs_by_id
+        self._types = cache(metadata.partition_types)
+        self._partitions: set[_Key] = set()
         self._equality: dict[_Key, list[_Applied]] = {}
         self._by_partition: dict[_Key, list[_Applied]] = {}
         self._by_path: dict[str, list[_Applied]] = {}
@@ -135,7 +138,7 @@ class DeleteFileIndex:
         file, sequence = entry.data_file, entry.sequence_number
         if sequence is None or file.content == FileContent.DATA:
             raise CorruptMetadataError(f"{file.file_path} is listed as a delete file, and is none")
-        key = (file.spec_id, partition_key(file.partition))
+        key = self._key(file)
         if file.content == FileContent.EQUALITY_DELETES:
             key = _GLOBAL if self._specs[file.spec_id].is_unpartitioned else key
             self._equality.setdefault(key, []).append(_Applied(sequence - 1, file))
@@ -145,6 +148,21 @@ class DeleteFileIndex:
             self._by_path.setdefault(path, []).append(_Applied(sequence, file))
         else:
             self._by_partition.setdefault(key, []).append(_Applied(sequence, file))
+
+    def _key(self, file: DataFile) -> _Key:
+        """The partition of a delete file; CorruptMetadataError if it has values that are none of the table's types."""
+        key = (file.spec_id, partition_key(file.partition))
+        if key not in self._partitions:
+            fields = zip(self._specs[file.spec_id].fields, self._types(file.spec_id), file.partition, strict=True)
+            for field, kind, value in fields:
+                if field.transform.is_known and not values.is_of(kind, value):
+                    found = f"{field.name}={value!r:.100}, which is no {kind}"
+                    raise CorruptMetadataError(
+                        f"the delete file {file.file_path} is of partition {found}, so it would apply to no file; "
+                        f"restore its manifest"
+                    )
+            self._partitions.add(key)
+        return key
 
     def _add_vector(self, vector: _Applied) -> None:
         path = vector.file.referenced_data_file

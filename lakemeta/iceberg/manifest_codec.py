@@ -45,7 +45,8 @@ def read_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
     schema, records = avro.read_container(data, path)
     ids = {f["name"]: i for f in schema["fields"] if isinstance(i := f.get("field-id"), int)}
     names = {name: _LIST_NAMES[i] for name, i in ids.items() if i in _LIST_NAMES}
-    check_list_schema(schema, names, _format_version(avro.container_metadata(data, path), path), path)
+    version = _format_version(avro.container_metadata(data, path), path)
+    check_list_schema(schema, names, version, path)
     try:
         manifests = [_manifest_file({ours: record[name] for name, ours in names.items()}) for record in records]
     except (TypeError, ValueError, KeyError) as error:
@@ -53,6 +54,11 @@ def read_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
     for manifest in manifests:
         if manifest.key_metadata is not None:
             raise UnsupportedFeatureError(f"{path} lists encrypted manifests, which lakemeta does not handle")
+        if version > 2 and not manifest.is_deletes and manifest.first_row_id is None:
+            raise CorruptMetadataError(
+                f"{path} gives no first row id to {manifest.manifest_path}, so its rows would lose their ids; restore "
+                f"that file"
+            )
     return manifests
 
 
@@ -65,7 +71,7 @@ def read_manifest(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> l
     try:
         schema, records = _records(data, path)
         check_header(data, manifest)
-        partition = partition_reader(schema, spec)
+        partition = partition_reader(schema, spec, path)
         inherited = Inheritance(manifest)
         return [_entry(record, spec.spec_id, partition, inherited) for record in records]
     except (TypeError, ValueError, KeyError) as error:
@@ -206,15 +212,25 @@ def summarise(types: Sequence[Type], partitions: Sequence[tuple[Value, ...]]) ->
     return tuple(_summary(kind, [p[i] for p in partitions]) for i, kind in enumerate(types))
 
 
-def partition_reader(schema: avro.Schema, spec: PartitionSpec) -> Callable[[Mapping[str, Any]], tuple[Value, ...]]:
+def partition_reader(
+    schema: avro.Schema, spec: PartitionSpec, path: str
+) -> Callable[[Mapping[str, Any]], tuple[Value, ...]]:
     """A function from a partition record of a manifest with this Avro schema to the spec's partition tuple.
 
-    Fields are matched by field id, or by name where the manifest has no ids; values not there are None.
+    Fields are matched by field id, or by name where the manifest has no ids. Raises CorruptMetadataError, naming
+    ``path``, if one is not there: its files would be of another partition, and deletes would not apply. Dropped (void)
+    ones, which are always null, may be missing.
     """
     record = _field(_field(avro.spelled_out(schema), "data_file")["type"], "partition")["type"]
     by_id = {f.get("field-id"): f for f in record["fields"]}
     by_name = {f["name"]: f for f in record["fields"] if "field-id" not in f}
     found = [by_id.get(f.field_id) or by_name.get(avro_name(f.name)) for f in spec.fields]
+    for field, there in zip(spec.fields, found, strict=True):
+        if there is None and field.transform.name != "void":
+            raise CorruptMetadataError(
+                f"{path} has no field {field.name} in its partitions, as those of partition spec {spec.spec_id} have; "
+                f"restore that file"
+            )
     pairs = [(f["name"], _decimal_scale(f["type"])) if f else (None, None) for f in found]
     names = [name for name, scale in pairs if name is not None and scale is None]
     if len(names) == len(pairs):

@@ -14,8 +14,9 @@ from lakemeta.iceberg.manifest import EntryStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakemeta.iceberg.manifest import ManifestEntry, ManifestFile
+    from lakemeta.iceberg.manifest import ManifestEntry, ManifestFile, PartitionFieldSummary
     from lakemeta.iceberg.metadata import Snapshot, TableMetadata
+    from lakemeta.iceberg.types import Value
 
 _ADVICE: Final = "nothing was done; restore the manifest list, or roll the table back to an older snapshot"
 
@@ -49,7 +50,7 @@ def check_snapshots(manifests: Iterable[ManifestFile], head: Snapshot, metadata:
 
 
 def check_entries(manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> None:
-    """Raise CorruptMetadataError unless the entries of a manifest are as many, and as old, as its line says."""
+    """Raise CorruptMetadataError unless a manifest's entries are as many, as old, and where its line says."""
     statuses = [entry.status for entry in entries]
     for status, files, rows in _counted(manifest):
         found = statuses.count(status)
@@ -64,6 +65,30 @@ def check_entries(manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> N
     if numbers and max(numbers) > manifest.sequence_number:
         said = f"the sequence number {manifest.sequence_number}"
         raise _contradiction(manifest, f"{said}, and it has files of {max(numbers)}")
+    for partition in {entry.data_file.partition for entry in entries} if manifest.partitions else ():
+        _check_partition(manifest, partition, manifest.partitions or ())
+
+
+def _check_partition(
+    manifest: ManifestFile, partition: tuple[Value, ...], summaries: Sequence[PartitionFieldSummary]
+) -> None:
+    """Raise CorruptMetadataError for a partition that is not within the line's summaries of the partition fields."""
+    if len(partition) != len(summaries):
+        raise _contradiction(manifest, f"{len(summaries)} partition fields, and its spec has {len(partition)}")
+    for value, summary in zip(partition, summaries, strict=True):
+        if value is None and not summary.contains_null:
+            raise _contradiction(manifest, "no partition in it has a null, and one has")
+        lower, upper = (_comparable(value, bound) for bound in (summary.lower_bound, summary.upper_bound))
+        own = value.encode() if isinstance(value, str) else value
+        if (lower is not None and own < lower) or (upper is not None and own > upper):
+            raise _contradiction(manifest, f"its partitions lie within bounds that {value!r:.100} does not lie in")
+
+
+def _comparable(value: Value, bound: bytes | None) -> Value:
+    """A bound in the terms of a text (UTF-8 is in the order of code points) or an int; None of other types."""
+    if bound is None or type(value) not in (str, int):
+        return None
+    return bound if isinstance(value, str) else int.from_bytes(bound, "little", signed=True)
 
 
 def _counted(manifest: ManifestFile) -> tuple[tuple[EntryStatus, int | None, int | None], ...]:

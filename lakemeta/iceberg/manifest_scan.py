@@ -71,7 +71,7 @@ def scan(
     schema, blocks = avro.read_blocks(data, manifest.manifest_path)
     check_header(data, manifest)
     names, steps = _layout(json.dumps(schema), bool(metrics))
-    entry = _entry_maker(names, _partitions(schema, spec), manifest, spec, metrics)
+    entry = _entry_maker(names, _partitions(schema, spec, manifest.manifest_path), manifest, spec, metrics)
     return names, ((entry(row), row, raw) for count, block in blocks for row, raw in _rows(count, block, steps))
 
 
@@ -119,11 +119,11 @@ def _entry_maker(
     return entry
 
 
-def _partitions(schema: avro.Schema, spec: PartitionSpec) -> Callable[[bytes], tuple[Value, ...]]:
+def _partitions(schema: avro.Schema, spec: PartitionSpec, path: str) -> Callable[[bytes], tuple[Value, ...]]:
     """Decodes partition records, each different one once: files of one partition share its tuple."""
     data_file = {f["name"]: f["type"] for f in schema["fields"]}["data_file"]
     record = avro.schema_text({f["name"]: f["type"] for f in data_file["fields"]}["partition"])
-    read, known = partition_reader(schema, spec), dict[bytes, tuple[Value, ...]]()
+    read, known = partition_reader(schema, spec, path), dict[bytes, tuple[Value, ...]]()
 
     def partition(raw: bytes) -> tuple[Value, ...]:
         found = known.get(raw)

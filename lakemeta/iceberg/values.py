@@ -38,11 +38,31 @@ _PACKED: Final = {
     "float": "<f",
     "double": "<d",
 }
+_PYTHON: Final[dict[str, type]] = {
+    "boolean": bool,
+    "float": float,
+    "double": float,
+    "string": str,
+    "binary": bytes,
+    "uuid": bytes,
+    "fixed": bytes,
+}
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _DAY: Final = {"timestamp": 86_400 * 10**6, "timestamp_ns": 86_400 * 10**9}
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MAX_CODE_POINT: Final = 0x10FFFF
 _EXACT: Final = Context(prec=80)  # Python rounds to 28 digits by default, and decimals have up to 38
+
+
+def is_of(kind: Type, value: Value) -> bool:
+    """True if a value from a manifest is one that values of a primitive type can be; null is one of every type."""
+    name = _name(kind)
+    if value is None or name == "unknown":
+        return True
+    if isinstance(kind, DecimalType):
+        return isinstance(value, Decimal)
+    wanted = _PYTHON.get(name, int)
+    return isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
 
 
 def to_bytes(kind: Type, value: Value) -> bytes:

@@ -110,6 +110,15 @@ def test_contradictions_are_corrupt(deletes: list[tuple[DataFile, int]]) -> None
         applied(FILE, 1, deletes)
 
 
+@pytest.mark.parametrize("value", [b"a", 1, 0.5, True])
+@pytest.mark.parametrize("path", [None, FILE.file_path])
+def test_a_partition_of_another_type_is_corrupt(value: Any, path: str | None) -> None:
+    """Such a delete file would apply to no data file, and its deleted rows would come back."""
+    delete = delete_file("d", partition=(value,), referenced_data_file=path)
+    with pytest.raises(CorruptMetadataError, match=r"d is of partition .* which is no string"):
+        applied(FILE, 1, [(delete, 2)])
+
+
 def bounds(low: int, high: int, nulls: int = 0, count: int = 10) -> dict[str, Any]:
     packed = [{1: struct.pack("<q", v)} for v in (low, high)]
     counts = {"value_counts": {1: count}, "null_value_counts": {1: nulls}}

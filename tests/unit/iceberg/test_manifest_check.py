@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 from fuzz.memory import MemoryTable
 from iceberg_tables import create_table
@@ -12,8 +13,9 @@ from iceberg_tables import create_table
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.manifest_check import check_entry_schema
-from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
+from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list, write_manifest_list
 from lakemeta.iceberg.manifest_scan import scan_manifest
+from lakemeta.iceberg.transforms import Transform
 
 
 def damaged(data: bytes, change: Callable[[str], str]) -> bytes:
@@ -118,3 +120,28 @@ def test_wider_and_narrower_numbers_pass(stored: Any) -> None:
     _, manifest, data, spec = stored
     narrow = damaged(data, typed("record_count", '"long"', '"int"'))
     assert read_manifest(narrow, manifest, spec) == read_manifest(data, manifest, spec)
+
+
+def test_a_manifest_without_a_partition_field_is_refused() -> None:
+    """Its files would be of the null partition: deletes of it would apply to nothing. Dropped fields may be missing."""
+    table = create_table(MemoryTable({}), "/t", partitioned=True)
+    table.append([(1, "a", 1.0)])
+    (manifest,) = read_manifest_list(table.storage.read(str(table.head.manifest_list)), "list.avro")
+    data, spec = damaged(table.storage.read(manifest.manifest_path), renumbered(1000)), table.metadata.spec
+    dropped = attrs.evolve(spec, fields=(attrs.evolve(spec.fields[0], transform=Transform("void")),))
+    for read in read_manifest, lambda *of: scan_manifest(*of, frozenset()):
+        with pytest.raises(CorruptMetadataError, match=r"m0.avro has no field p in its partitions, .* spec 0"):
+            read(data, manifest, spec)
+        assert [entry.data_file.partition for entry in read(data, manifest, dropped)] == [(None,)]
+
+
+def test_a_list_of_version_3_gives_every_data_manifest_row_ids() -> None:
+    """Without them rows would be given other ids."""
+    table = create_table(MemoryTable({}), "/t", version=3)
+    table.append([(1, "a", 1.0)])
+    data = table.storage.read(str(table.head.manifest_list))
+    (line,) = read_manifest_list(data, "list.avro")
+    numbers: dict[str, Any] = {"snapshot_id": 1, "parent_snapshot_id": None, "sequence_number": 1}
+    listed, _ = write_manifest_list([attrs.evolve(line, first_row_id=None)], format_version=3, **numbers)
+    with pytest.raises(CorruptMetadataError, match=r"list.avro gives no first row id to .*m0.avro"):
+        read_manifest_list(listed, "list.avro")

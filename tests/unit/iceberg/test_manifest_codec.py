@@ -286,9 +286,9 @@ def test_partition_values_of_type_fixed_have_their_length_before_them() -> None:
 
 
 def test_partition_fields_are_found_by_id() -> None:
-    """A renamed field is found, one that the manifest does not have is None."""
+    """A renamed field is found, a dropped one that the manifest does not have is None."""
     data, line = written([added(data_file(partition=("x",)))], (2, "identity"))
-    other = attrs.evolve(spec((2, "identity"), (1, "identity")))
+    other = attrs.evolve(spec((2, "identity"), (1, "void")))
     renamed = attrs.evolve(other, fields=(attrs.evolve(other.fields[0], name="new"), other.fields[1]))
     assert read_manifest(data, line, renamed)[0].data_file.partition == ("x", None)
 

@@ -21,8 +21,10 @@ from iceberg_values import added, data_file
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.manifest import EntryStatus, ManifestContent, ManifestFile
+from lakemeta.iceberg.manifest_codec import summarise
 from lakemeta.iceberg.manifest_lines import check_entries, check_line
 from lakemeta.iceberg.stored_manifests import StoredManifests
+from lakemeta.iceberg.types import LONG, STRING
 from lakemeta.storage import LocalStorage
 
 Line = dict[str, Any]
@@ -162,3 +164,18 @@ def test_entries_are_held_against_the_numbers_of_their_line() -> None:
         check_entries(attrs.evolve(line, min_sequence_number=3), entries)
     with pytest.raises(CorruptMetadataError, match="sequence number 2, and it has files of 3"):
         check_entries(attrs.evolve(line, sequence_number=2), entries)
+
+
+@pytest.mark.parametrize("partition", [(None, 3), ("a", 3), ("\U0001f601", 3), ("b", 2), ("c", 500), ("", None)])
+def test_entries_lie_within_the_partitions_of_their_line(partition: tuple[Any, ...]) -> None:
+    """A delete file of another partition than it was committed to applies to nothing; summaries give that away."""
+    types = (STRING, LONG)
+    inside = [("b", 3), ("d\U0001f600", 299), ("\ue000", 3)]
+    bounds = summarise(types, [("b", 3), ("\U0001f600", 300)])
+    line = ManifestFile("m", 1, 0, sequence_number=1, partitions=bounds)
+    check_entries(line, [added(data_file(partition=p), 1) for p in inside])
+    check_entries(attrs.evolve(line, partitions=None), [added(data_file(partition=partition), 1)])
+    with pytest.raises(CorruptMetadataError, match=r"m: (no partition in it|its partitions lie)"):
+        check_entries(line, [added(data_file(partition=p), 1) for p in (*inside, partition)])
+    with pytest.raises(CorruptMetadataError, match="m: 2 partition fields, and its spec has 1"):
+        check_entries(line, [added(data_file(partition=("b",)), 1)])
