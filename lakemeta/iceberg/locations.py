@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
+from functools import lru_cache
+
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.paths import ROOTED_SCHEMES, split_scheme
 
@@ -11,13 +14,18 @@ def store_path(scheme: str, location: str) -> str:
 
     A location without scheme lies in the store it was found in. Raises UnsupportedFeatureError if it lies
     in another kind of store (tables spread over stores are not handled), CorruptMetadataError if it is no
-    location at all.
+    full location at all, or has ``.`` or ``..`` as parts of a name in an object store: some of its clients ask for
+    another object then.
     """
     try:
         found, path = split_scheme(location)
     except ValueError as error:
         raise CorruptMetadataError(f"the location {location!r} in the table's metadata is malformed: {error}") from None
     if found == scheme or (not found and scheme in ROOTED_SCHEMES):
+        if scheme in ROOTED_SCHEMES and not path.startswith("/"):
+            raise CorruptMetadataError(f"the location {location!r} in the table's metadata is no full one")
+        if scheme not in ROOTED_SCHEMES and not {".", ".."}.isdisjoint(path.split("/")):
+            raise CorruptMetadataError(f"the location {location!r} in the table's metadata has . or .. as a part")
         return path
     raise UnsupportedFeatureError(f"{location} does not lie in the table's own store ({scheme}); nothing was done")
 
@@ -33,3 +41,37 @@ def same_location(one: str, other: str) -> bool:
         return one == other
     same_store = scheme == other_scheme or ("" in (scheme, other_scheme) and {scheme, other_scheme} <= ROOTED_SCHEMES)
     return same_store and path.rstrip("/") == other_path.rstrip("/")
+
+
+def within(root: str, location: str) -> str:
+    """What a plan calls a file of the table at ``root``: the part below it, or all of it where it lies elsewhere.
+
+    Also all of it where the part could be taken for a full location, as that of ``root//data/a``; ``whole`` gives the
+    location back as it was, letter by letter.
+    """
+    part = location.removeprefix(root.rstrip("/") + "/")
+    return part if whole(root, part) == location else location
+
+
+def whole(root: str, path: str) -> str:
+    """The location of a file that a plan of the table at ``root`` names."""
+    if path.startswith(("/", "file:")) or "://" in path:
+        return path
+    return f"{root.rstrip('/')}/{path}"
+
+
+def file_key(location: str) -> str:
+    """The same for all spellings of a file's location: of schemes, and on disks of parts that are empty or dots."""
+    folder, _, name = location.rpartition("/")
+    return f"{_folder_key(folder)}/{name}" if name not in ("", ".", "..") else _folder_key(location)
+
+
+@lru_cache(maxsize=65536)
+def _folder_key(location: str) -> str:
+    try:
+        scheme, path = split_scheme(location)
+    except ValueError:
+        return location
+    if scheme in ROOTED_SCHEMES:
+        return "/" + posixpath.normpath(path).lstrip("/")  # normpath keeps two slashes at the beginning
+    return f"{scheme}://{path}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFeatureError
+from lakemeta.iceberg.locations import file_key, whole
 from lakemeta.iceberg.manifest_lines import check_snapshots
 from lakemeta.iceberg.planning import branch_head
 from lakemeta.iceberg.rewrite import RewriteGroup
@@ -42,18 +43,25 @@ def find_inputs(
 
     Raises StalePlanError if a file or partition spec is gone, CorruptMetadataError if rows would be lost or doubled.
     """
-    named = [_absolute(path, metadata) for op in rewrites for path in op.inputs]
+    named = [whole(metadata.location, path) for op in rewrites for path in op.inputs]
     wanted = set(named)
     if len(wanted) < len(named):
         raise CorruptMetadataError("the plan names a file twice, so its rows would be doubled; make the plan again")
     if len({op.group for op in rewrites}) < len(rewrites) or not all(op.inputs for op in rewrites):
         raise CorruptMetadataError("the plan has two groups of one number, or one of no files; make the plan again")
+    spellings = {file_key(path): path for path in wanted}
     manifest_of: dict[str, str] = {}
 
     def keep(manifest: ManifestFile, entry: ManifestEntry) -> bool:
-        found = entry.is_live and entry.data_file.file_path in wanted
+        path = entry.data_file.file_path
+        if entry.is_live and spellings.get(file_key(path), path) != path:
+            raise CorruptMetadataError(
+                f"{path} and {spellings[file_key(path)]} are one file, which is listed twice among the live files, so "
+                f"its rows count twice; nothing was rewritten"
+            )
+        found = entry.is_live and path in wanted
         if found:
-            manifest_of[entry.data_file.file_path] = manifest.manifest_path
+            manifest_of[path] = manifest.manifest_path
         return found
 
     head = branch_head(metadata, job.branch)
@@ -82,7 +90,7 @@ def find_inputs(
 
 
 def _group(op: Rewrite, metadata: TableMetadata, tasks: dict[str, FileScanTask]) -> RewriteGroup:
-    found = [tasks[_absolute(path, metadata)] for path in op.inputs]
+    found = [tasks[whole(metadata.location, path)] for path in op.inputs]
     return RewriteGroup(
         group=op.group,
         partition=found[0].data_file.partition,
@@ -93,10 +101,3 @@ def _group(op: Rewrite, metadata: TableMetadata, tasks: dict[str, FileScanTask])
         expected_outputs=op.expected_outputs,
         max_output_size=op.max_output_size or op.bytes,
     )
-
-
-def _absolute(path: str, metadata: TableMetadata) -> str:
-    """The location of a file that a plan names: relative to the table, or in full where it lies elsewhere."""
-    if path.startswith(("/", "file:")) or "://" in path:
-        return path
-    return f"{metadata.location.rstrip('/')}/{path}"

@@ -15,6 +15,7 @@ from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg import options as given
 from lakemeta.iceberg import values
 from lakemeta.iceberg.deletes import partition_key, referenced_data_file
+from lakemeta.iceberg.locations import within
 from lakemeta.iceberg.row_account import check_entry
 from lakemeta.iceberg.transforms import java_float
 from lakemeta.words import count_of
@@ -144,12 +145,12 @@ class RewriteGroup:
 
         ``wholly_matching`` is how many of its files hold only rows that match the filter, None without a filter.
         """
-        deletes = {_relative(d.file_path, metadata) for task in self.tasks for d in task.deletes}
+        deletes = {within(metadata.location, d.file_path) for task in self.tasks for d in task.deletes}
         return plan.Rewrite(
             group=self.group,
             partition=partition_json(self.partition, metadata),
             spec_id=self.spec_id,
-            inputs=[_relative(task.data_file.file_path, metadata) for task in self.tasks],
+            inputs=[within(metadata.location, task.data_file.file_path) for task in self.tasks],
             deletes=sorted(deletes),
             bytes=self.bytes,
             expected_outputs=self.expected_outputs,
@@ -262,10 +263,6 @@ def _group(partition: tuple[Value, ...], tasks: Sequence[FileScanTask], options:
         expected_outputs=options.expected_outputs(size),
         max_output_size=options.max_output_size,
     )
-
-
-def _relative(path: str, metadata: TableMetadata) -> str:
-    return path.removeprefix(metadata.location.rstrip("/") + "/")
 
 
 def _sizes(options: Mapping[str, str], metadata: TableMetadata) -> tuple[int, int, int]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg.locations import same_location, store_path
+from lakemeta.iceberg.locations import file_key, same_location, store_path, whole, within
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,50 @@ def test_other_stores_are_refused(scheme, location):
         store_path(scheme, location)
 
 
-def test_malformed_locations_are_corrupt():
-    """A location that is no URL is corrupt metadata."""
-    with pytest.raises(CorruptMetadataError):
-        store_path("s3", "s3:b/t")
+@pytest.mark.parametrize(
+    ("scheme", "location"), [("s3", "s3:b/t"), ("file", "t/a"), ("s3", "s3://b/./t"), ("gs", "gs://b/t/../a")]
+)
+def test_malformed_locations_are_corrupt(scheme: str, location: str) -> None:
+    """A location that is no URL, not a full one, or one that not all clients of an object store take as it is."""
+    with pytest.raises(CorruptMetadataError, match=location):
+        store_path(scheme, location)
+
+
+@pytest.mark.parametrize(
+    ("root", "location", "part"),
+    [
+        ("/t", "/t/data/a", "data/a"),
+        ("/t/", "/t/data//a", "data//a"),
+        ("/t", "/t//data/a", "/t//data/a"),
+        ("s3://b/t//", "s3://b/t//data/a", "s3://b/t//data/a"),
+        ("/t", "/t/file:a", "/t/file:a"),
+        ("/t", "/t/x://a", "/t/x://a"),
+        ("/t", "/tt/a", "/tt/a"),
+        ("/t", "file:/t/a", "file:/t/a"),
+        ("/t", "a", "a"),
+    ],
+)
+def test_plans_give_locations_back(root: str, location: str, part: str) -> None:
+    """What a plan calls a file is its location again, letter by letter; but for one that is none."""
+    assert within(root, location) == part
+    assert whole(root, part) == location or location == "a"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("/t/a", "file:///t//./x/../a", True),
+        ("//t/a", "/t/a", True),
+        ("/t/a/.", "/t/a", True),
+        ("s3://b/t/a", "s3a://b/t/a", True),
+        ("s3://b/t/a", "s3://b/t//a", False),
+        ("/t/a", "/t/b", False),
+        ("x:a", "x:a", True),
+    ],
+)
+def test_one_file_has_one_key(one: str, other: str, same: bool) -> None:
+    """On disks empty and dot parts mean nothing, in object stores a key is a key."""
+    assert (file_key(one) == file_key(other)) is same
 
 
 @pytest.mark.parametrize(

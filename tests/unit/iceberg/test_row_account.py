@@ -251,6 +251,32 @@ def test_one_file_in_two_manifests_is_refused(tmp_path: Path, files: list[DataFi
     assert "twice" in (rewritten_or_refused(table, options) or "")
 
 
+@pytest.mark.parametrize("other", ["/./", "//", "/x/../"])
+@pytest.mark.parametrize("options", [ALL, {**ALL, "max-files-to-rewrite": "3"}])
+def test_one_file_by_two_names_is_refused(
+    tmp_path: Path, files: list[DataFile], other: str, options: dict[str, str]
+) -> None:
+    """Also where only one of them is to be rewritten."""
+    folder, _, name = files[1].file_path.rpartition("/")
+    (Path(folder) / "x").mkdir(exist_ok=True)
+    again = attrs.evolve(files[1], file_path=f"{folder}{other}{name}")
+    table = table_of(tmp_path / "t", [*files, again])
+    assert "one file, which is listed twice" in (rewritten_or_refused(table, options) or "")
+
+
+@pytest.mark.parametrize("spelling", ["{0}//{1}", "file:{0}/{1}", "file://{0}//{1}", "{0}/./{1}", "{0}/x:/../file:{1}"])
+def test_a_file_is_found_by_the_name_that_it_has(tmp_path: Path, files: list[DataFile], spelling: str) -> None:
+    """Whatever that looks like: plans give it back letter by letter."""
+    root = tmp_path / "t"
+    (root / "x:").mkdir(parents=True)
+    copied = []
+    for number, file in enumerate(files):
+        name = f"{number}.parquet"
+        (root / (f"file:{name}" if "file:{1}" in spelling else name)).write_bytes(Path(file.file_path).read_bytes())
+        copied.append(attrs.evolve(file, file_path=spelling.format(root, name)))
+    assert rewritten_or_refused(table_of(root, copied), ALL) is None
+
+
 class Lossy(WrappedStorage):
     """A store that keeps something else than what was written to data files."""
 
