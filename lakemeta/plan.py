@@ -206,6 +206,8 @@ class PlanHeader:
         """Read a header line; raises CorruptMetadataError if a fixed key is missing or the version is unknown."""
         rest = dict(line)
         version = rest.pop("version", None)
+        if type(version) is not int:
+            raise CorruptMetadataError("the plan's first line: version is not a whole number; make the plan again")
         if version != PLAN_VERSION:
             raise CorruptMetadataError(
                 f"this plan has version {str(version)[:20]}; this lakemeta reads version {PLAN_VERSION}"

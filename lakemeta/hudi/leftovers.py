@@ -8,7 +8,7 @@ from lakemeta.errors import PathNotFoundError
 from lakemeta.finding import Finding, examples
 from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.heartbeat import HEARTBEAT_FOLDER
-from lakemeta.hudi.rollback_planning import MARKER_FOLDER
+from lakemeta.hudi.rollback_check import MARKER_FOLDER
 from lakemeta.words import count_of
 
 if TYPE_CHECKING:

@@ -113,6 +113,7 @@ def apply_rollback(
     lock or its metadata table is one that lakemeta cannot handle; nothing is changed then.
     """
     refuse_foreign(place, plan, PLAN_KIND, ("failed_writes", "rollback_blocks"))
+    _refuse_unasked(plan)
     options = CleanOptions.parse(plan.header.options)
     lock = table_lock(place, options, assume_single_writer=assume_single_writer, clock=clock)
     state = load_state(place.storage, place.root, executor)
@@ -122,6 +123,15 @@ def apply_rollback(
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
     told = _roll_back_leftovers(place, plan, writer, lock, state, options)
     return _report(plan, undo(place, writer, failures, options, lock, executor), told)
+
+
+def _refuse_unasked(plan: Plan) -> None:
+    writes = plan.header.facts["failed_writes"]
+    other = next((op for op in plan.deletes() if op.by not in writes), None)
+    if other is not None:
+        raise CorruptMetadataError(
+            f"the plan deletes {other.path!r:.200} for {other.by!r:.100}, which it does not roll back; make it again"
+        )
 
 
 def _roll_back_leftovers(

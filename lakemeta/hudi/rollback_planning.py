@@ -4,16 +4,11 @@ Rules of this module:
 
 1. A rollback that was requested and did not complete is executed as it was planned, whatever the policy. Pending
    rollbacks of compactions and clusterings belong to whoever runs those again, and are left alone, as in Hudi.
-2. Every path of a rollback must be a data file of the failed write, inside the table, under the partition that the
-   rollback says, and no savepoint may name it. Rollback blocks are for slices of tables up to version 6, and the log
-   files that they undo are the slice's, or the table itself as Hudi names what it does not know. Otherwise nothing is
-   done.
+2. What a rollback would delete and append is proved before it is begun (see :mod:`lakemeta.hudi.rollback_check`).
 3. Unlike Hudi, an inflight write without a marker directory is looked for by listing: if its files stayed, they would
    count as committed once the timeline is archived past it.
 4. What failed compactions and clusterings left pending in the metadata table is rolled back there, unless the policy is
    NEVER (see :mod:`lakemeta.hudi.metadata_leftovers`).
-5. A rollback undoes a write that the timeline has as pending. A crash may leave one whose write is gone from there
-   already. If files of that time would count as those of an archived commit, then nothing may be left to do.
 """
 
 from __future__ import annotations
@@ -25,14 +20,11 @@ import attrs
 
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.hudi.boundary import epoch_ms
-from lakemeta.hudi.doors import block_door, data_door, metadata_door
 from lakemeta.hudi.failed_writes import WRITE_ACTIONS, is_alive, pending_writes, writes_to_roll_back
 from lakemeta.hudi.filegroup import View
-from lakemeta.hudi.filenames import parse_base_file, parse_log_file
 from lakemeta.hudi.heartbeat import read_heartbeats
-from lakemeta.hudi.listing import LeftOut, find_partitions, is_metadata, list_partition, other_table
+from lakemeta.hudi.listing import LeftOut, find_partitions, list_partition
 from lakemeta.hudi.load import load_state
-from lakemeta.hudi.logfile import LogBlock, read_blocks
 from lakemeta.hudi.metadata import decode_commit
 from lakemeta.hudi.metadata_leftovers import read_leftovers
 from lakemeta.hudi.options import FailedWrites
@@ -46,6 +38,7 @@ from lakemeta.hudi.rollback import (
     marker_requests,
     parse_marker,
 )
+from lakemeta.hudi.rollback_check import MARKER_FOLDER, check_marker_folder, check_write
 from lakemeta.hudi.timeline import Instant, State
 from lakemeta.paths import inside
 from lakemeta.plan import Delete, Keep, Operation, Plan, PlanHeader
@@ -66,7 +59,6 @@ if TYPE_CHECKING:
 PLAN_KIND = "hudi.rollback"
 FAILED_WRITE = "failed_write"
 UNDONE = "undone_by_rollback_block"
-MARKER_FOLDER = ".hoodie/.temp"
 _MARKER_TYPE = "MARKERS.type"
 _TABLE_SERVICES = frozenset({"compaction", "clustering", "logcompaction"})
 _BATCH = 8
@@ -165,7 +157,7 @@ def pending_rollbacks(
 
 
 def _check_target(rollback: Instant, plan: RollbackPlan, state: TableState) -> None:
-    """Refuse a rollback of what is no write, or of another action than the timeline has at that time (rule 5)."""
+    """Refuse a rollback of what is no write, or of another action than the timeline has at that time."""
     at = [i for i in state.timeline if i.requested == plan.instant]
     if plan.action not in WRITE_ACTIONS or (at and not any(i.action == plan.action for i in at)):
         raise CorruptMetadataError(
@@ -194,6 +186,7 @@ def failed_write(
     executor: Executor,
 ) -> FailedWrite:
     """How the write at ``instant`` is undone: by the rollback that was begun for it, or by a new one."""
+    check_marker_folder(place, instant)
     rollback, plan = begun.get(instant, (None, None))
     if plan is not None:
         listed = _list(place, {request.partition for request in plan.requests}, executor)
@@ -202,101 +195,8 @@ def failed_write(
         requests, listed = _requests(place, state, options, target, executor)
         plan = RollbackPlan(instant, target.action, requests)
     write = FailedWrite(plan, rollback, _sizes(place.root, listed))
-    check_paths(place.root, write, state)
-    _check_doors(place, write)
-    known = any(i.requested == instant for i in state.timeline)
-    if not known and View.of(state.timeline).counts(instant):
-        _check_undone(place, write)
+    check_write(place, write, state)
     return write
-
-
-def check_paths(root: str, write: FailedWrite, state: TableState) -> None:
-    """Raise CorruptMetadataError unless every path of the rollback is what rule 2 says."""
-    pinned = {name: savepoint for savepoint, names in state.savepoints.items() for name in names}
-    for partition, _, path in write.deletes(root):
-        parent, _, name = path.rpartition("/")
-        file = parse_base_file(name, 0) or parse_log_file(name, 0)
-        if file is None or file.instant != write.instant or parent != (f"{root}/{partition}" if partition else root):
-            raise CorruptMetadataError(
-                f"the rollback of {write.instant} names {path}, which is no data file of that write in partition "
-                f"{partition!r}; nothing was done"
-            )
-        if name in pinned:
-            raise CorruptMetadataError(
-                f"the rollback of {write.instant} deletes {path}, which savepoint {pinned[name]} needs"
-            )
-    for request in write.plan.requests:
-        _check_blocks(root, write, request, state)
-    for partition in {request.partition for request in write.plan.requests} - {""}:
-        inside(root, f"{root}/{partition}")
-        if is_metadata(partition):
-            raise CorruptMetadataError(
-                f"the rollback of {write.instant} reaches into {partition}, the table's own metadata; nothing was done"
-            )
-
-
-def _check_blocks(root: str, write: FailedWrite, request: RollbackRequest, state: TableState) -> None:
-    """Refuse blocks in a table that has none, and for log files of another slice than they go to."""
-    if request.log_blocks and state.config.version >= 8:
-        raise CorruptMetadataError(
-            f"the rollback of {write.instant} appends rollback blocks, which a table of version {state.config.version} "
-            "does not have; nothing was done"
-        )
-    for named in request.log_blocks:
-        path = _undone_file(root, request, named)
-        if path != root and not _is_log_of(request, path, root):
-            raise CorruptMetadataError(
-                f"the rollback of {write.instant} undoes blocks of {path}, which is no log file of the slice at "
-                f"{request.base_instant or None} of {request.file_id!r}; nothing was done"
-            )
-
-
-def _undone_file(root: str, request: RollbackRequest, named: str) -> str:
-    """The store path of what is given by its name, by its path in the table or by all of its path."""
-    if "/" not in named:
-        return f"{request.folder(root)}/{named}"
-    whole = named.startswith(("/", "file:")) or "://" in named
-    return inside(root, f"{named if whole else f'{root}/{named}'}/.x").removesuffix("/.x")
-
-
-def _check_doors(place: Place, write: FailedWrite) -> None:
-    """Refuse what the doors would refuse once the rollback is requested, partitions behind links, and other tables."""
-    metadata_door(place.storage, place.root).check_directory(f"{place.root}/{MARKER_FOLDER}/{write.instant}")
-    data_door(place.storage, place.root).check_files(path for _, _, path in write.deletes(place.root))
-    appends = (request.block_file(place.root, 1) for request in write.plan.requests if request.log_blocks)
-    block_door(place.storage, place.root).check_files(appends)
-    for partition in sorted({request.partition for request in write.plan.requests}):
-        if (other := other_table(place.storage, place.root, partition)) is not None:
-            raise CorruptMetadataError(
-                f"the rollback of {write.instant} reaches into {partition}, but {other} is another table; "
-                "nothing was done"
-            )
-
-
-def _check_undone(place: Place, write: FailedWrite) -> None:
-    """Refuse what is left to do for a write that is gone from the timeline and counts as archived (rule 5)."""
-    left = next((path for _, _, path in write.deletes(place.root) if path in write.sizes), None)
-    for request in write.plan.requests if left is None else ():
-        logs = sorted(path for path in write.sizes if request.log_blocks and _is_log_of(request, path, place.root))
-        if logs and not any(_undoes(place, path, write.instant) for path in logs):
-            left = logs[-1]
-    if left is not None:
-        raise CorruptMetadataError(
-            f"the pending rollback of {write.instant}, which the timeline does not have, would still change {left}; "
-            "nothing was done; delete that rollback from the timeline if the write had completed"
-        )
-
-
-def _is_log_of(request: RollbackRequest, path: str, root: str) -> bool:
-    parent, _, name = path.rpartition("/")
-    log = parse_log_file(name, 0)
-    in_slice = log is not None and (log.file_id, log.instant) == (request.file_id, request.base_instant)
-    return in_slice and parent == request.folder(root)
-
-
-def _undoes(place: Place, path: str, instant: str) -> bool:
-    blocks = read_blocks(place.storage.read(path), path)
-    return any(isinstance(block, LogBlock) and block.rolled_back_instant == instant for block in blocks)
 
 
 def engine_base(place: Place) -> str:

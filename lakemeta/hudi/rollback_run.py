@@ -40,7 +40,8 @@ from lakemeta.hudi.rollback import (
     encode_rollback_metadata,
     encode_rollback_plan,
 )
-from lakemeta.hudi.rollback_planning import MARKER_FOLDER, FailedWrite, check_not_executing
+from lakemeta.hudi.rollback_check import MARKER_FOLDER
+from lakemeta.hudi.rollback_planning import FailedWrite, check_not_executing
 from lakemeta.hudi.timeline import Instant, Timeline, parse_instant
 
 if TYPE_CHECKING:

@@ -2,7 +2,9 @@
 
 Rules of this module:
 
-1. A plan is for one table and one kind of action, and holds what plans of its kind hold.
+1. A plan is for one table and one kind of action, and holds what plans of its kind hold and can do: a rollback drops no
+   partitions and deletes for no write but those it rolls back, a partition is dropped by the path of its name, and an
+   earliest commit to retain has an action.
 2. If the timeline is not the one a clean was planned from, the plan is stale when the newest instant it knew is gone,
    when another clean was made or requested, when something was rolled back or restored, when the earliest commit to
    retain is no longer completed, or when a planned file would no longer be deleted by the same policy and earliest
@@ -13,7 +15,7 @@ Rules of this module:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakemeta.errors import CorruptMetadataError, StalePlanError
 from lakemeta.hudi.decision import clean_context
@@ -21,11 +23,12 @@ from lakemeta.hudi.listing import plan_partitions
 from lakemeta.hudi.load import InstantReader
 from lakemeta.hudi.planning import PLAN_KIND
 from lakemeta.hudi.rollback import decode_rollback_plan, decode_rolled_back
+from lakemeta.hudi.timeline import COMMITS_AND_COMPACTION
 from lakemeta.plan import Delete, DeletePartition, Keep
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.options import CleanOptions
@@ -47,9 +50,25 @@ def refuse_foreign(place: Place, plan: Plan, kind: str = PLAN_KIND, needed: Iter
     missing = [fact for fact in needed if fact not in header.facts]
     if missing:
         raise CorruptMetadataError(f"the plan's first line has no {missing[0]}; make the plan again")
-    strange = next((op.op for op in plan.operations if not isinstance(op, Delete | Keep | DeletePartition)), None)
+    possible = Delete | Keep | DeletePartition if kind == PLAN_KIND else Delete | Keep
+    strange = next((op.op for op in plan.operations if not isinstance(op, possible)), None)
     if strange is not None:
         raise CorruptMetadataError(f"a {kind} plan cannot {strange}; make the plan again")
+    drops = (op for op in plan.operations if isinstance(op, DeletePartition) and op.path != op.partition)
+    if (drop := next(drops, None)) is not None:
+        raise CorruptMetadataError(
+            f"the plan drops partition {drop.partition!r:.200} by the path {drop.path!r:.200}; make the plan again"
+        )
+    _check_boundary(header.facts)
+
+
+def _check_boundary(facts: Mapping[str, Any]) -> None:
+    earliest, action = facts.get("earliest_to_retain"), facts.get("earliest_action")
+    if earliest and action not in COMMITS_AND_COMPACTION:
+        raise CorruptMetadataError(
+            f"the plan retains commits from {earliest!r:.100} on, and says that this one is a {action!r:.100}; "
+            "make the plan again"
+        )
 
 
 def planned_failures(plan: Plan) -> frozenset[str]:

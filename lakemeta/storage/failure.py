@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from errno import ENAMETOOLONG
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import LakemetaError, PathNotFoundError, StorageError
@@ -19,6 +20,8 @@ def storage_errors(action: str, path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise PathNotFoundError(f"cannot {action} {path}: there is no such file or directory") from error
     except Exception as error:
+        if getattr(error, "errno", None) == ENAMETOOLONG and action in ("list", "read", "look up"):
+            raise PathNotFoundError(f"cannot {action} {path}: no file has a name that long") from error
         raise StorageError(f"cannot {action} {path}: {reason(error)}") from error
 
 

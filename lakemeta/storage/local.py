@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 TEMPORARY_SUFFIX = ".lakemeta-tmp"
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})  # no file has a name that is too long
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -120,7 +121,7 @@ class LocalStorage:
     def delete_tree(self, path: str) -> None:
         """Remove a directory with everything in it; links are removed, not followed."""
         with storage_errors("remove", path):
-            if Path(path).is_symlink():  # rmtree refuses it too, but says of a broken one that nothing is there
+            if os.path.islink(path):  # noqa: PTH114 - a Path raises for a name that is too long. rmtree refuses it too, but says of a broken one that nothing is there
                 raise OSError(errno.ELOOP, "it is a symbolic link; remove the link itself", path)
             while os.path.lexists(path):
                 try:
@@ -195,7 +196,9 @@ def _is_side_file(name: str) -> bool:
 def _exists(path: str) -> bool:
     try:
         Path(path).lstat()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return False
     return True
 
@@ -216,7 +219,9 @@ def _delete(path: str) -> Outcome:
 def _unlink_if_there(path: str) -> bool:
     try:
         os.unlink(path)  # noqa: PTH108 - called for every deleted file, and a Path costs as much as the call
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return False
     return True
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from contract.storage_contract import StorageContract, put
 
-from lakemeta.errors import PathExistsError, StorageError, UnsupportedFeatureError
+from lakemeta.errors import PathExistsError, PathNotFoundError, StorageError, UnsupportedFeatureError
 from lakemeta.storage import LocalStorage, Storage, open_storage
 from lakemeta.storage.local import TEMPORARY_SUFFIX
 
@@ -255,3 +255,18 @@ def test_a_link_request_repeated_by_nfs_is_our_own(
     monkeypatch.setattr(os, "link", twice)
     storage.create(f"{root}/a", b"mine")
     assert storage.read(f"{root}/a") == b"mine"
+
+
+def test_names_that_are_too_long(storage: Storage, root: str) -> None:
+    """No file has such a name, so it is absent; one whose checksum file would have such a name is deleted."""
+    storage.create(f"{root}/a", b"")
+    longest, too_long = f"{root}/{'x' * 255}", f"{root}/{'x' * 256}"
+    Path(longest).write_bytes(b"1")
+    assert [outcome.status for outcome in storage.delete_many([longest, too_long])] == ["deleted", "absent"]
+    assert not storage.exists(too_long)
+    storage.delete_tree(too_long)
+    for look in (storage.list_dir, storage.read):
+        with pytest.raises(PathNotFoundError, match="no file has a name that long"):
+            look(too_long)
+    with pytest.raises(StorageError, match="too long"):
+        storage.create(too_long, b"")

@@ -47,6 +47,7 @@ HUDI_IO = [
     "plan_check",
     "planning",
     "rollback_apply",
+    "rollback_check",
     "rollback_planning",
     "rollback_run",
     "sample",

@@ -116,7 +116,9 @@ def test_what_is_no_plan(lines: str, words: str) -> None:
     ("change", "words"),
     [
         ({"version": 2}, "has version 2; this lakemeta reads version 1"),
-        ({"version": None}, "has version None"),
+        ({"version": None}, "version is not a whole number"),
+        ({"version": "1"}, "version is not a whole number"),
+        ({"version": True}, "version is not a whole number"),
         ({"table": ...}, "has no table"),
         ({"options": ...}, "has no options"),
     ],

@@ -258,6 +258,7 @@ LIVE = [
     lambda t: DeletePartition("..", "..", "no_live_file_group"),
     lambda t: DeletePartition(".hoodie", ".hoodie", "no_live_file_group"),
     lambda t: DeletePartition("../victim", "../victim", "no_live_file_group"),
+    lambda t: DeletePartition("p3", "p1", "no_live_file_group"),
 ]
 
 
@@ -274,7 +275,7 @@ def test_an_edited_plan_file(table: TableFiles, number: int) -> None:
     assert not list(table.timeline.glob("*.clean.requested"))
 
 
-FACTS = {"policy": ["x", ""], "earliest_to_retain": ["99999999999999999", "../x"], "partitions": [], "savepoints": []}
+FACTS = {"policy": ["x", ""], "earliest_to_retain": ["99999999999999999", "../x"], "earliest_action": [None, "x", ""]}
 
 
 @pytest.mark.parametrize(("fact", "value"), [(fact, value) for fact, values in FACTS.items() for value in values])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from builders import TableFiles, at, avro, log, moment, tree
+from builders import TableFiles, at, avro, base, log, moment, tree
 
 from lakemeta.deletion import Door
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.doors import block_door
+from lakemeta.plan import Delete, DeletePartition, Plan
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
@@ -112,3 +113,35 @@ def test_the_door_of_blocks(tmp_path: Path, path: str) -> None:
     with pytest.raises(LakemetaError):
         door.create_file(f"{tmp_path}/t/{path.format(at=at(1))}", b"1")
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("markers", ["true", "false"])
+def test_a_file_in_the_place_of_markers(tmp_path: Path, markers: str) -> None:
+    """Refused before anything goes, since the rollback could not remove it; without it the table is listed."""
+    table, failed = begin(tmp_path / "t", 9)
+    file = table.root / ".hoodie/.temp" / failed
+    file.parent.mkdir()
+    file.write_text("a file")
+    before = tree(table.root)
+    opened = HudiTable.open(str(table.root))
+    with pytest.raises(CorruptMetadataError, match="delete that file and roll back again"):
+        opened.plan_rollback({"hoodie.rollback.using.markers": markers}, now=moment(30), executor=ONE)
+    assert tree(table.root) == before
+    file.unlink()
+    roll_back(table)
+    assert not any(failed in name for name in table.files())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [DeletePartition("p1", "p1", "no_live_file_group"), Delete("p1", "p1/" + base("a", 1), 10, "failed_write", at(1))],
+)
+def test_an_edited_rollback(tmp_path: Path, line: Delete | DeletePartition) -> None:
+    """A rollback plan with a line that no rollback has is refused, not applied without it."""
+    table, _ = begin(tmp_path / "t", 9)
+    opened = HudiTable.open(str(table.root))
+    plan = opened.plan_rollback({}, now=moment(30), executor=ONE)
+    before = tree(table.root)
+    with pytest.raises(CorruptMetadataError, match=r"make (?:the plan|it) again"):
+        opened.apply(Plan(plan.header, [*plan.operations, line]), executor=ONE, clock=lambda: moment(30))
+    assert tree(table.root) == before
