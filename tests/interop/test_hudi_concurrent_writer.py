@@ -8,6 +8,7 @@ the engine compacts log files every other commit.
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.engine
 
+PAUSE = 0.2  # seconds between cleans: whoever waits for a lock file looks 20 times a second, in no order
 COMMITS = {"COW": 12, "MOR": 6}
 KEYS = [(f"{p}-{n}", p) for p in ("p1", "p2", "p3") for n in range(2)]
 LOCK = {
@@ -80,6 +82,7 @@ def clean_until(writing: Future[list[list[object]]], root: str) -> tuple[list[Re
     reports: list[Report] = []
     refusals: list[LakemetaError] = []
     while not writing.done():
+        time.sleep(PAUSE)
         try:
             table = HudiTable.open(root)
             report = table.apply(table.plan_clean(OURS))
