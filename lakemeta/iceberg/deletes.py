@@ -159,7 +159,7 @@ class DeleteFileIndex:
                     found = f"{field.name}={value!r:.100}, which is no {kind}"
                     raise CorruptMetadataError(
                         f"the delete file {file.file_path} is of partition {found}, so it would apply to no file; "
-                        f"restore its manifest"
+                        f"restore its manifest, or the table's metadata"
                     )
             self._partitions.add(key)
         return key

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Json = Any
 T = TypeVar("T")
 
-_LONG: Final = 2**63
+LONG_MAX: Final = 2**63 - 1
 _NAMES: Final = {
     int: "a whole number",
     str: "a string",
@@ -62,7 +62,7 @@ class JsonObject:
     def _checked(self, key: str, value: Json, kind: type[T]) -> T:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise CorruptMetadataError(f"{self.what}: {key} is not {_NAMES[kind]}")
-        if isinstance(value, int) and not -_LONG <= value < _LONG:
+        if isinstance(value, int) and not ~LONG_MAX <= value <= LONG_MAX:
             raise CorruptMetadataError(f"{self.what}: {key} is a number of more than 64 bits")
         return value
 

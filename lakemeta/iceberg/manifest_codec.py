@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg import values
+from lakemeta.iceberg.jsonobject import LONG_MAX
 from lakemeta.iceberg.manifest import (
     UNASSIGNED_SEQUENCE,
     DataFile,
@@ -154,6 +155,8 @@ def write_manifest_list(
             record["first_row_id"] = first_row_id
             first_row_id += (manifest.existing_rows_count or 0) + (manifest.added_rows_count or 0)
         records.append(record)
+    if first_row_id is not None and first_row_id > LONG_MAX:
+        raise CorruptMetadataError(f"the rows of a new snapshot would have ids up to {first_row_id}, beyond 64 bits")
     struct = manifest_list_type(format_version)
     header: dict[str, Any] = {"snapshot-id": snapshot_id, "parent-snapshot-id": parent_snapshot_id or "null"}
     if format_version > 1:

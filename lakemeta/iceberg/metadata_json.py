@@ -221,9 +221,28 @@ def _check(metadata: TableMetadata) -> None:
                 f"snapshot {snapshot.snapshot_id} has the sequence number {snapshot.sequence_number}, which is greater "
                 f"than the last one of the table, {metadata.last_sequence_number}"
             )
+    _check_numbers(metadata)
     main = metadata.refs.get(MAIN_BRANCH)
     if main is not None and main.snapshot_id != metadata.current_snapshot_id:
         raise CorruptMetadataError("the main branch and the current snapshot differ")
+
+
+def _check_numbers(metadata: TableMetadata) -> None:
+    """A next snapshot gets numbers that are greater than all before, as they must be."""
+    last, next_row = metadata.last_sequence_number, metadata.next_row_id
+    if last < 0:
+        raise CorruptMetadataError(f"last-sequence-number is {last}; restore the file")
+    if next_row is None:
+        return
+    used = [(s.first_row_id + (s.added_rows or 0), s) for s in metadata.snapshots if s.first_row_id is not None]
+    for end, snapshot in used:
+        if end > next_row:
+            raise CorruptMetadataError(
+                f"snapshot {snapshot.snapshot_id} has row ids up to {end}, and next-row-id is {next_row}; restore the "
+                f"file"
+            )
+    if next_row < 0:
+        raise CorruptMetadataError(f"next-row-id is {next_row}; restore the file")
 
 
 def _check_unique(metadata: TableMetadata) -> None:

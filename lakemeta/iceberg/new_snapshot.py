@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import CommitConflictError, CorruptMetadataError
+from lakemeta.iceberg.jsonobject import LONG_MAX
 from lakemeta.iceberg.manifest import (
     UNASSIGNED_SEQUENCE,
     DataFile,
@@ -276,6 +277,11 @@ def _draft(
 ) -> Draft:
     metadata = base.metadata
     sequence_number = metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
+    if sequence_number > LONG_MAX:
+        raise CorruptMetadataError(
+            f"last-sequence-number is {metadata.last_sequence_number}, after which there is none; restore the metadata "
+            f"file from a copy"
+        )
     location = new.list_location()
     data, next_row_id = write_manifest_list(
         manifests,

@@ -24,7 +24,8 @@ from lakemeta.iceberg.arrow import (
     nulls,
     without_nulls,
 )
-from lakemeta.iceberg.types import LONG, UNKNOWN, ListType, MapType, NestedField, StructType, Type, Value
+from lakemeta.iceberg.promotion import may_become
+from lakemeta.iceberg.types import LONG, UNKNOWN, ListType, MapType, NestedField, StructType, Value
 from lakemeta.row_sort import count_up
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Projection:
     def _column(self, field: NestedField, batch: pa.RecordBatch) -> pa.Array:
         name = self.source.get(field.field_id)
         if name is not None:
-            return _held(_project(batch.column(name), self.ids[name], field.type), field, None)
+            return _held(_project(batch.column(name), self.ids[name], field), field, None)
         if field.field_id in self.constants:
             return constant(field.type, self.constants[field.field_id], batch.num_rows)
         return _absent(field, batch.num_rows)
@@ -110,7 +111,8 @@ def projection(
     """Plan how a file becomes ``fields``.
 
     ``constants`` are the values of identity partition fields by source id, ``name_mapping`` names the columns
-    of files without field ids. Raises CorruptMetadataError, naming ``where``, if there are neither.
+    of files without field ids. Raises CorruptMetadataError, naming ``where``, if there are neither, or if the file has
+    values of a column of type unknown, which are nowhere in its rows.
     """
     ids = {field.name: _ids(field.type) for field in file_schema}
     tops = {field.name: field_id(field) for field in file_schema}
@@ -121,6 +123,13 @@ def projection(
             )
         tops, ids = _mapped(file_schema, name_mapping)
     wanted = {f.field_id for f in fields if f.type != UNKNOWN}
+    held = {tops[column.name]: column.type for column in file_schema}
+    try:
+        for field in fields:
+            if field.type == UNKNOWN and field.field_id in held:
+                _check(held[field.field_id], field)
+    except _UnfitError as problem:
+        raise CorruptMetadataError(f"{where} has {problem}") from None
     source = {i: name for name, i in tops.items() if i is not None and i in wanted}
     kept = tuple(f for f in fields if f.type != UNKNOWN)
     columns = tuple(name for name in file_schema.names if tops[name] in wanted)
@@ -185,7 +194,9 @@ def _match(name: str, mapping: Sequence[MappedField]) -> MappedField | None:
     return next((m for m in mapping if name in m.names), None)
 
 
-def _project(array: pa.Array, ids: list[tuple[int | None, Any]], kind: Type) -> pa.Array:
+def _project(array: pa.Array, ids: list[tuple[int | None, Any]], field: NestedField) -> pa.Array:
+    kind = field.type
+    _check(array.type, field)
     if isinstance(kind, StructType):
         return _project_struct(array, ids, kind)
     if isinstance(kind, ListType):
@@ -194,6 +205,12 @@ def _project(array: pa.Array, ids: list[tuple[int | None, Any]], kind: Type) -> 
         return _project_map(array, ids, kind)
     wanted = arrow_type(kind)
     return array if array.type == wanted else _cast(array, wanted)
+
+
+def _check(held: pa.DataType, field: NestedField) -> None:
+    """Raise for a type that the column cannot have had, and that is none of those it is promoted from."""
+    if not may_become(held, field.type):
+        raise _UnfitError(f"values of type {held} in column {field.name}, which is {field.type}; restore the schema")
 
 
 def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -208,13 +225,16 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _project_struct(array: pa.Array, ids: list[tuple[int | None, Any]], kind: StructType) -> pa.Array:
     at = {i: (n, below) for n, (i, below) in enumerate(ids) if i is not None}
+    for field in kind.fields:
+        if field.type == UNKNOWN and field.field_id in at:
+            _check(array.type.field(at[field.field_id][0]).type, field)
     known = [field for field in kind.fields if field.type != UNKNOWN]
     there = array.is_valid() if array.null_count else None
     children = []
     for field in known:
         if field.field_id in at:
             n, below = at[field.field_id]
-            children.append(_held(_project(array.field(n), below, field.type), field, there))
+            children.append(_held(_project(array.field(n), below, field), field, there))
         elif array.null_count < len(array):
             children.append(_absent(field, len(array)))
         else:
@@ -227,7 +247,7 @@ def _project_list(array: pa.Array, ids: list[tuple[int | None, Any]], kind: List
     if pa.types.is_large_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
     element = element_field(kind)
-    values = _held(_project(array.values, ids[0][1], element.type), element, None)
+    values = _held(_project(array.values, ids[0][1], element), element, None)
     return _rewrap(array, arrow_type(kind), values)
 
 
@@ -235,7 +255,7 @@ def _project_map(array: pa.Array, ids: list[tuple[int | None, Any]], kind: MapTy
     key, value = entry_fields(kind)
     parts = zip((key, value), (array.keys, array.items), ids, strict=True)
     entries = pa.StructArray.from_arrays(
-        [_held(_project(part, below, field.type), field, None) for field, part, (_, below) in parts],
+        [_held(_project(part, below, field), field, None) for field, part, (_, below) in parts],
         fields=[arrow_field(key), arrow_field(value)],
     )
     return _rewrap(array, arrow_type(kind), entries)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 WRITE_PARQUET: Final = "lakemeta.write-parquet"
 _PARQUET: Final = "write.parquet."
 _MIB: Final = 1024 * 1024
+_GZIP_LEVELS: Final = 9
 _CODECS: Final = {
     "zstd": "zstd",
     "gzip": "gzip",
@@ -87,6 +88,8 @@ def parquet_options(properties: Mapping[str, str], key_values: Mapping[str, str]
     level = _LEVELS.get(codec)
     if level is not None:
         level = int_property(properties, _PARQUET + "compression-level", level)
+        if codec == "gzip" and not -1 <= level <= _GZIP_LEVELS:
+            raise OptionError(f"{_PARQUET}compression-level is {level}; set it to one of gzip's, 0 to {_GZIP_LEVELS}")
     limit = properties.get(_PARQUET + "page-row-limit")
     return WriteOptions(
         codec=_CODECS[codec],

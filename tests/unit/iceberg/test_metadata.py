@@ -130,6 +130,12 @@ def test_what_is_not_handled_is_refused_by_name(keys: dict[str, Any], message: s
         ({"properties": {"a": 1}}, "a is not a string"),
         ({"snapshots": [{"timestamp-ms": 1}]}, "has no snapshot-id"),
         ({"snapshots": [{**SNAPSHOT, "sequence-number": 3}], "last_sequence_number": 2}, "has the sequence number 3"),
+        ({"last_sequence_number": -1}, "last-sequence-number is -1"),
+        ({"format_version": 3, "next_row_id": -1}, "next-row-id is -1"),
+        (
+            {"format_version": 3, "next_row_id": 4, "snapshots": [{**SNAPSHOT, "first-row-id": 2, "added-rows": 3}]},
+            "snapshot 1 has row ids up to 5, and next-row-id is 4",
+        ),
         ({"snapshots": [SNAPSHOT, SNAPSHOT]}, "several snapshots with the id 1"),
         ({"schemas": [COLUMNS, COLUMNS]}, "several schemas with the id 0"),
         ({"schemas": [{**COLUMNS, "fields": [column(1, "a"), column(1, "b")]}]}, "several columns with the id 1"),

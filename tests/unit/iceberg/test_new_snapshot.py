@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 import pytest
 from faults import RecordingStorage
 from iceberg_checker import TableState
 from iceberg_tables import SmallTable, create_table
 
-from lakemeta.errors import CommitConflictError, OptionError
+from lakemeta.errors import CommitConflictError, CorruptMetadataError, OptionError
 from lakemeta.iceberg.metadata import SnapshotRef
+from lakemeta.iceberg.metadata_json import dump_metadata
 from lakemeta.iceberg.snapshot_update import SnapshotUpdate
 from lakemeta.storage import LocalStorage
 
@@ -224,3 +227,28 @@ def test_removing_from_an_empty_table_is_a_conflict(tmp_path):
     file = table.write(rows(0))
     with pytest.raises(CommitConflictError, match="Missing required files"):
         table.update(SnapshotUpdate("delete", removed=(file,)))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"last_sequence_number": 2**63 - 1}, "last-sequence-number is 9223372036854775807, after which there is none"),
+        ({"next_row_id": 2**63 - 2}, "would have ids up to 9223372036854775808, beyond 64 bits"),
+    ],
+)
+def test_numbers_after_which_there_is_none(tmp_path: Path, change: dict[str, int], sentence: str) -> None:
+    """No Avro long holds a next one, so nothing is committed; the last one that there can be is."""
+    table = made(tmp_path, version=3)
+    table.append(rows(0))
+    metadata = table.metadata
+    for less, refused in ((0, True), (1, False)):
+        numbers = {name: number - less for name, number in change.items()}
+        changed = dump_metadata(attrs.evolve(metadata, **numbers))
+        table.storage.replace(f"{table.root}/metadata/v2.metadata.json", changed)
+        again = SmallTable(table.storage, table.root, seed=1 + less)
+        if not refused:
+            again.append(rows(10, 2))
+            assert len(again.data_files()) == 2
+            continue
+        with pytest.raises(CorruptMetadataError, match=sentence):
+            again.append(rows(10, 2))

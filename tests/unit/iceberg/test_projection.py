@@ -13,6 +13,7 @@ from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg import types as t
 from lakemeta.iceberg.arrow import arrow_schema, arrow_type, parquet_schema
 from lakemeta.iceberg.projection import LINEAGE, Lineage, projection
+from lakemeta.iceberg.promotion import may_become
 from lakemeta.iceberg.schema import MappedField
 from lakemeta.iceberg.types import NestedField as Field
 
@@ -51,6 +52,50 @@ def test_promoted_columns_are_widened(old: Any, new: Any, before: Any, after: An
     """Every promotion of the specification, null stays null."""
     batch = file_of([{"a": before}, {"a": None}], Field(1, "a", old))
     assert project(batch, Field(1, "a", new)) == [{"a": after}, {"a": None}]
+
+
+TYPES: tuple[Any, ...] = (
+    t.BOOLEAN, t.INT, t.LONG, t.FLOAT, t.DOUBLE, t.DATE, t.TIME, t.TIMESTAMP, t.TIMESTAMPTZ, t.STRING, t.BINARY, t.UUID,
+    t.FixedType(16), t.FixedType(3), t.DecimalType(9, 2), t.DecimalType(9, 3),
+    t.StructType((Field(2, "x", t.INT),)), t.ListType(3, t.INT), t.MapType(4, t.STRING, 5, t.INT),
+)  # fmt: skip
+LEGAL = {
+    ("int", "long"), ("float", "double"), ("date", "timestamp"), ("timestamp", "timestamptz"),
+    ("timestamptz", "timestamp"), ("binary", "string"), ("long", "time"), ("binary", "uuid"), ("binary", "fixed[16]"),
+    ("binary", "fixed[3]"), ("uuid", "fixed[16]"), ("fixed[16]", "uuid"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("old", TYPES, ids=str)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_column_cannot_become_one_of_any_type(old: Any, nested: bool) -> None:
+    """But for what the specification promotes, and what formats hold alike, the id is that of another column.
+
+    Also where values could be cast; else texts became of numbers, and the schema's mistake was written down for good.
+    """
+
+    def column(kind: Any) -> Field:
+        return Field(9, "s", t.StructType((Field(1, "a", kind),))) if nested else Field(1, "a", kind)
+
+    batch = file_of([], column(old))
+    for new in TYPES:
+        if new == old or (str(old), str(new)) in LEGAL:
+            project(batch, column(new))
+            continue
+        with pytest.raises(CorruptMetadataError, match=r"^f.parquet has values of type .* in column a, which is "):
+            project(batch, column(new))
+
+
+def test_what_other_writers_hold_otherwise() -> None:
+    """Imported files have small integers, large texts, dictionaries and marked uuids; wider integers are not cut."""
+    for held, kind in (
+        (pa.int8(), t.INT), (pa.uint16(), t.LONG), (pa.uint32(), t.LONG), (pa.large_string(), t.STRING),
+        (pa.dictionary(pa.int8(), pa.string()), t.STRING), (pa.uuid(), t.UUID), (pa.null(), t.INT),
+        (pa.timestamp("ms"), t.TIMESTAMP), (pa.time32("ms"), t.TIME), (pa.large_list(pa.int32()), t.ListType(3, t.INT)),
+    ):  # fmt: skip
+        assert may_become(held, kind)
+    for held, kind in ((pa.uint32(), t.INT), (pa.uint64(), t.LONG), (pa.float16(), t.FLOAT), (pa.date64(), t.DATE)):
+        assert not may_become(held, kind)
 
 
 @pytest.mark.parametrize(("kind", "unit"), [(t.TIMESTAMP, 10**6), (t.TIMESTAMP_NS, 10**9)])
@@ -168,6 +213,10 @@ def test_fields_of_unknown_type_are_not_there() -> None:
     batch = pa.RecordBatch.from_pylist([{"s": {"u": None, "x": 7}}], schema=schema)
     mapping = [MappedField(2, ("s",), (MappedField(4, ("x",)),))]
     assert project(batch, Field(2, "s", kind), name_mapping=mapping) == [{"s": {"x": 7}}]
+    held = file_of([{"s": {"x": 7, "y": 8}}], Field(2, "s", t.StructType((Field(4, "x", t.INT), Field(5, "y", t.INT)))))
+    for unknown in (Field(2, "s", t.UNKNOWN), Field(2, "s", kind)):
+        with pytest.raises(CorruptMetadataError, match=r"f.parquet has values of type .* which is unknown"):
+            project(held, unknown)
     empty = t.StructType((Field(3, "u", t.UNKNOWN),))
     for bad in (empty, t.ListType(3, t.UNKNOWN), t.MapType(3, t.STRING, 4, t.UNKNOWN)):
         with pytest.raises(UnsupportedFeatureError, match="unknown"):

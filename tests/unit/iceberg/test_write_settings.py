@@ -43,6 +43,15 @@ def test_codecs_have_pyarrow_names(codec: str, level: str | None, expected: tupl
     assert (options.codec, options.level) == expected
 
 
+@pytest.mark.parametrize("level", [-2, 10, 99])
+def test_levels_that_gzip_does_not_have(level: int) -> None:
+    """Said before anything is written; zstd takes the nearest that it has."""
+    properties = {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": str(level)}
+    with pytest.raises(OptionError, match=f"compression-level is {level}"):
+        parquet_options(properties, {})
+    assert parquet_options({**properties, "write.parquet.compression-codec": "zstd"}, {}).level == level
+
+
 def test_sizes_and_columns_are_honoured() -> None:
     """Page, dictionary and row group sizes, and columns without dictionary or statistics."""
     properties = {
