@@ -23,6 +23,14 @@ from pyarrow import orc
 
 ROW_ID, ROW_SEQUENCE = 2147483540, 2147483539
 PATH_ID, POSITION_ID = 2147483546, 2147483545
+LIST_FIELDS = {
+    500: "manifest_path",
+    502: "partition_spec_id",
+    503: "added_snapshot_id",
+    515: "sequence_number",
+    517: "content",
+    520: "first_row_id",
+}
 
 Read = Callable[[str], bytes]
 
@@ -52,8 +60,11 @@ class TableState:
         return cls(str(versions[max(versions)]))
 
     def listed(self, snapshot: dict[str, Any]) -> list[dict[str, Any]]:
-        """The manifests of a snapshot."""
-        return list(fastavro.reader(io.BytesIO(self.read(snapshot["manifest-list"]))))
+        """The manifests of a snapshot; the fields of a list are known by id."""
+        reader: Any = fastavro.reader(io.BytesIO(self.read(snapshot["manifest-list"])))
+        fields = reader.writer_schema["fields"]
+        names = {field["name"]: LIST_FIELDS.get(field.get("field-id"), field["name"]) for field in fields}
+        return [{names[name]: value for name, value in line.items()} for line in reader]
 
     def of(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
         """The entries of a manifest, with sequence numbers, snapshot ids and first row ids inherited."""

@@ -341,7 +341,7 @@ def _judge_iceberg(table: Table, before: Files, after: Files, tries: _Tries, *, 
     try:
         rows = iceberg_rows(table, before)
     except (UnicodeDecodeError, KeyError):
-        # It takes all of a header for text, of which much is never looked at, and knows fields of lists by their names.
+        # It takes all of a header for text, of which much is never looked at, and knows fields of manifests by names.
         return
     except Exception as error:
         tries.wrong.append(f"rewrote what the checker cannot read: {type(error).__name__} {str(error)[:100]}")
