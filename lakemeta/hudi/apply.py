@@ -24,6 +24,7 @@ from lakemeta.errors import CorruptMetadataError, StorageError
 from lakemeta.hudi.commit import Clock, InstantWriter
 from lakemeta.hudi.doors import data_door
 from lakemeta.hudi.execute import Executed, execute_clean, read_requested
+from lakemeta.hudi.instant_times import timezone
 from lakemeta.hudi.load import load_state
 from lakemeta.hudi.lock import TableLock, table_lock
 from lakemeta.hudi.metadata import (
@@ -38,9 +39,8 @@ from lakemeta.hudi.metadata_sync import newest_time
 from lakemeta.hudi.metadata_table.table import DROP_ADVICE
 from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.hudi.plan_check import check_plan
-from lakemeta.hudi.planning import Place, timezone
 from lakemeta.hudi.rollback_apply import Failures, find_failures, notes, undo
-from lakemeta.hudi.staleness import planned_failures, refuse_foreign, refuse_stale
+from lakemeta.hudi.staleness import planned_failures, refuse_foreign_clean, refuse_stale
 from lakemeta.report import Report, count
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.metadata_table.table import MetadataTable
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.rollback_run import RolledBack
     from lakemeta.hudi.state import TableState
     from lakemeta.hudi.timeline import Instant
@@ -79,7 +80,7 @@ def begin(
     assume_single_writer: bool = False,
 ) -> Applying:
     """Read the table again and refuse what must be refused; nothing is changed unless ``drop_metadata`` is true."""
-    refuse_foreign(place, plan)
+    refuse_foreign_clean(place, plan)
     options = CleanOptions.parse(plan.header.options)
     lock = table_lock(place, options, assume_single_writer=assume_single_writer, clock=clock)
     state = load_state(place.storage, place.root, executor)

@@ -13,16 +13,17 @@ Rules of this module (``CleanPlanActionExecutor``, ``CleanPlanner``, ``CleanerUt
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import attrs
 
+from lakemeta.hudi.instant_times import hours_before
 from lakemeta.hudi.options import CleanOptions, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime, tzinfo
 
     from lakemeta.hudi.metadata import CleanMetadata, CommitMetadata
     from lakemeta.hudi.timeline import Instant, Timeline
@@ -30,35 +31,6 @@ if TYPE_CHECKING:
 _INSERTS_AND_UPSERTS = frozenset(
     {"INSERT", "INSERT_PREPPED", "BULK_INSERT", "BULK_INSERT_PREPPED", "UPSERT", "UPSERT_PREPPED"}
 )
-
-
-def format_instant(moment: datetime, zone: tzinfo) -> str:
-    """A moment as an instant time: 17 digits, down to ms, in the timeline's timezone."""
-    return moment.astimezone(zone).strftime("%Y%m%d%H%M%S%f")[:17]
-
-
-def moment_of(instant: str, zone: tzinfo) -> datetime | None:
-    """The moment of an instant time, down to ms; None for one that is no time, as writers give what has no time."""
-    digits = instant[:17].ljust(17, "0")
-    parts = (int(digits[start:end]) for start, end in pairwise((0, 4, 6, 8, 10, 12, 14, 17)))
-    year, month, day, hour, minute, second, millis = parts
-    try:
-        return datetime(year, month, day, hour, minute, second, millis * 1000, zone)
-    except ValueError:
-        return None
-
-
-def hours_before(now: datetime, hours: int, zone: tzinfo) -> str:
-    """The instant time ``hours`` before ``now``; "", which is before every instant, if that is before all years."""
-    try:
-        return format_instant(now - timedelta(hours=hours), zone)
-    except OverflowError:
-        return ""
-
-
-def epoch_ms(moment: datetime) -> int:
-    """A moment (with a timezone) as ms since the epoch."""
-    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
 
 
 def commits_since_clean(timeline: Timeline, last_clean: CleanMetadata | None) -> int:

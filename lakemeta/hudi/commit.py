@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, PathExistsError, StalePlanError, StorageError
-from lakemeta.hudi.boundary import format_instant, moment_of
 from lakemeta.hudi.doors import emptied_door
+from lakemeta.hudi.instant_times import format_instant, moment_of
 from lakemeta.hudi.timeline import Instant, State, instant_file_name, parse_instant
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.hudi.boundary import Scope, clean_scope, commits_since_clean, earliest_to_retain, epoch_ms, hours_before
+from lakemeta.hudi.boundary import Scope, clean_scope, commits_since_clean, earliest_to_retain
 from lakemeta.hudi.clean import CleanContext
 from lakemeta.hudi.failed_writes import failed_writes
 from lakemeta.hudi.filegroup import View
+from lakemeta.hudi.instant_times import epoch_ms, hours_before
 from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.savepoints import partitions_named
 

@@ -10,20 +10,20 @@ import attrs
 
 from lakemeta.finding import Finding, examples
 from lakemeta.hudi import clean
-from lakemeta.hudi.boundary import epoch_ms, moment_of
 from lakemeta.hudi.decision import decide
 from lakemeta.hudi.failed_deletions import read_failures, still_there
 from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.filegroup import build_file_groups
 from lakemeta.hudi.filenames import parse_base_file
 from lakemeta.hudi.heartbeat import read_heartbeats
+from lakemeta.hudi.instant_times import epoch_ms, moment_of, timezone
 from lakemeta.hudi.leftovers import find_leftovers
-from lakemeta.hudi.listing import plan_all_partitions
 from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.metadata_check import check_metadata_table
 from lakemeta.hudi.metadata_leftovers import read_leftovers
-from lakemeta.hudi.planning import failures_context, timezone
-from lakemeta.hudi.rollback import decode_rollback_plan
+from lakemeta.hudi.partitions import plan_all_partitions
+from lakemeta.hudi.planning import failures_context
+from lakemeta.hudi.rollback_metadata import decode_rollback_plan
 from lakemeta.hudi.savepoints import advice, doubt
 from lakemeta.hudi.timeline import WRITES
 from lakemeta.words import count_of, human_bytes
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.decision import Decision
-    from lakemeta.hudi.listing import FileRow, PartitionRow
     from lakemeta.hudi.options import CleanOptions
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.partitions import FileRow, PartitionRow
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
     from lakemeta.hudi.timeline import Instant
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.hudi.listing import METADATA_FOLDER, plan_partitions
+from lakemeta.hudi.listing import METADATA_FOLDER
 from lakemeta.hudi.load import InstantReader
 from lakemeta.hudi.metadata import decode_failed_deletes
+from lakemeta.hudi.partitions import plan_partitions
 from lakemeta.paths import inside
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.clean import CleanContext
-    from lakemeta.hudi.listing import FileRow
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.partitions import FileRow
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
 
 FAILED_BEFORE: Final = "failed_before"

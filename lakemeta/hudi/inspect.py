@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.clean import CleanContext
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
     from lakemeta.storage import Storage
 

@@ -40,7 +40,7 @@ from lakemeta.hudi.state import TableState
 from lakemeta.hudi.timeline import WRITES, Instant, State, Timeline, parse_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 
     from lakemeta.executor import Executor
     from lakemeta.storage import Storage
@@ -51,6 +51,7 @@ _TAIL = 16
 _FEW = 64  # instants, and
 _SMALL = 8 * 2**20  # bytes, which threads have read before a cluster has begun
 _WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between reads of a timeline that moves under the reader
+_LOOKS = 5  # at heartbeats and the timeline of a table that moves
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -287,3 +288,21 @@ def _check_whole(storage: Storage, files: Sequence[tuple[str, int]]) -> list[Non
                 f"{path} is empty or cut off, so what it committed is not known; restore it or roll it back"
             )
     return []
+
+
+def settled(look: Callable[[], tuple[TableState, T]], failed: Callable[[T], Sized]) -> tuple[TableState, T]:
+    """The state of the table and what follows from it, as ``look`` finds them once no write seems failed that is not.
+
+    A write that completes right after the timeline was read has no heartbeat any more, and looks ``failed``. So where
+    writes look failed the timeline is read again, until it has not moved around the look at heartbeats. Applying looks
+    once more, so a table that never holds still only makes for a stale plan.
+    """
+    found = look()
+    for _ in range(_LOOKS):
+        state, follows = found
+        if not failed(follows):
+            break
+        found = look()
+        if found[0].digest == state.digest:
+            break  # what had no heartbeat then is pending still, so it was not about to complete
+    return state, follows

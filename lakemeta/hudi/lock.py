@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lakemeta.hudi.options import CleanOptions
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.place import Place
     from lakemeta.storage import Storage
 
 _PACKAGE: Final = "org.apache.hudi.client.transaction.lock."

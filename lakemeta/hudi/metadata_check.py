@@ -26,9 +26,9 @@ from lakemeta.words import count_of, human_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from lakemeta.hudi.listing import PartitionRow
     from lakemeta.hudi.metadata_table.files import FilesPartition
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.partitions import PartitionRow
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
 
     _Files = Mapping[tuple[str, str], int]  # (partition, file name) -> bytes

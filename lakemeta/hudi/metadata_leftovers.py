@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.errors import LakemetaError, UnsupportedFeatureError
-from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.commit import next_instant
 from lakemeta.hudi.failed_writes import is_alive
 from lakemeta.hudi.heartbeat import read_heartbeats
+from lakemeta.hudi.instant_times import epoch_ms
 from lakemeta.hudi.load import load_timeline
 from lakemeta.hudi.metadata_sync import open_metadata
 from lakemeta.hudi.metadata_table.rollback import roll_back_pending
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from lakemeta.hudi.commit import InstantWriter
     from lakemeta.hudi.options import CleanOptions
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
     from lakemeta.hudi.timeline import Instant
 

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from lakemeta.deletion import Links
 from lakemeta.errors import LakemetaError, StorageError
 from lakemeta.executor import nearby
-from lakemeta.hudi.listing import behind_link, check_partition, plan_files
+from lakemeta.hudi.listing import behind_link, check_partition
+from lakemeta.hudi.partitions import left_out, plan_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.clean import CleanContext
-    from lakemeta.hudi.listing import PartitionRow
     from lakemeta.hudi.metadata_table.files import FilesPartition, Piece, PieceReader
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.partitions import PartitionRow
+    from lakemeta.hudi.place import Place
 
 
 class Unreadable(NamedTuple):
@@ -80,4 +81,4 @@ def _unless_hidden(links: Links, row: PartitionRow) -> PartitionRow:
     """The row, unless it deletes behind a link; a listing by the metadata table sees none."""
     check_partition(links.base, row.partition)
     deletes = row.drop or any(file.delete for file in row.files)
-    return behind_link(row.partition).row() if deletes and links.hide(row.partition) else row
+    return left_out(behind_link(row.partition)) if deletes and links.hide(row.partition) else row

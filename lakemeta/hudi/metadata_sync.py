@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.commit import next_instant
+from lakemeta.hudi.instant_times import epoch_ms
 from lakemeta.hudi.load import load_config, load_timeline
 from lakemeta.hudi.metadata_table.rollback import check_can_roll_back, roll_back
 from lakemeta.hudi.metadata_table.table import MetadataTable

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
-from zoneinfo import ZoneInfo
 
 import attrs
 
@@ -14,42 +12,29 @@ from lakemeta.hudi.clean import DROPPED
 from lakemeta.hudi.decision import Decision, decide
 from lakemeta.hudi.failed_deletions import FAILED_BEFORE, read_failures, still_there
 from lakemeta.hudi.heartbeat import read_heartbeats
-from lakemeta.hudi.listing import plan_all_partitions, plan_partitions
-from lakemeta.hudi.load import InstantReader, load_state
+from lakemeta.hudi.instant_times import timezone
+from lakemeta.hudi.load import InstantReader, load_state, settled
 from lakemeta.hudi.metadata_listing import Unreadable, plan_listed
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.options import CleanOptions, FailedWrites
+from lakemeta.hudi.partitions import plan_all_partitions, plan_partitions
 from lakemeta.plan import Delete, DeletePartition, Keep, Operation, Plan, PlanHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.clean import CleanContext
     from lakemeta.hudi.failed_deletions import FailedDeletion
-    from lakemeta.hudi.listing import PartitionRow
     from lakemeta.hudi.metadata import CleanMetadata
-    from lakemeta.hudi.properties import TableConfig
+    from lakemeta.hudi.partitions import PartitionRow
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
-    from lakemeta.storage import Storage
 
 T = TypeVar("T")
 LISTINGS = ("auto", "metadata", "storage")
 PLAN_KIND = "hudi.clean"
-_LOOKS = 5  # at heartbeats and the timeline of a table that moves
-
-
-@attrs.frozen
-class Place:
-    """Where a table lies: as the caller names it (``url``), its storage and its path there (``root``)."""
-
-    url: str
-    storage: Storage
-    root: str
-
-    def engine_url(self, path: str) -> str:
-        """A store path as Hudi names it: ``file:/...`` on a local disk, under the URL as given elsewhere."""
-        return f"file:{path}" if self.storage.scheme == "file" else self.url + path[len(self.root) :]
 
 
 def plan_clean(
@@ -80,49 +65,6 @@ def _decided(place: Place, options: CleanOptions, now: datetime, executor: Execu
         return state, decide(state, options, heartbeats(place, options), now, timezone(state.config, options))
 
     return settled(look, lambda decision: decision.rolled_back)
-
-
-def settled(look: Callable[[], tuple[TableState, T]], failed: Callable[[T], Sized]) -> tuple[TableState, T]:
-    """The state of the table and what follows from it, as ``look`` finds them once no write seems failed that is not.
-
-    A write that completes right after the timeline was read has no heartbeat any more, and looks ``failed``. So where
-    writes look failed the timeline is read again, until it has not moved around the look at heartbeats. Applying looks
-    once more, so a table that never holds still only makes for a stale plan.
-    """
-    found = look()
-    for _ in range(_LOOKS):
-        state, follows = found
-        if not failed(follows):
-            break
-        found = look()
-        if found[0].digest == state.digest:
-            break  # what had no heartbeat then is pending still, so it was not about to complete
-    return state, follows
-
-
-def timezone(config: TableConfig, options: CleanOptions) -> tzinfo:
-    """The timezone of instant times: UTC if the table says so, else the one given, else this machine's."""
-    if config.timezone == "UTC":
-        return UTC
-    if options.timezone is not None:
-        return ZoneInfo(options.timezone)
-    return _LocalZone()
-
-
-class _LocalZone(tzinfo):
-    """This machine's timezone with its changes of the clock: what was the local time then, not what it would be now."""
-
-    def utcoffset(self, dt: datetime | None) -> timedelta | None:
-        return dt.replace(tzinfo=None).astimezone().utcoffset() if dt else None
-
-    def dst(self, _: datetime | None) -> None:
-        return None
-
-    def tzname(self, _: datetime | None) -> str:
-        return "local"
-
-    def fromutc(self, dt: datetime) -> datetime:
-        return dt.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
 
 
 class _Collected:

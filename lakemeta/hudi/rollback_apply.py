@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, StalePlanError
-from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.commit import InstantWriter
 from lakemeta.hudi.failed_writes import is_alive, pending_writes
 from lakemeta.hudi.heartbeat import read_heartbeats
+from lakemeta.hudi.instant_times import epoch_ms, timezone
 from lakemeta.hudi.load import InstantReader, load_state
 from lakemeta.hudi.lock import TableLock, table_lock
 from lakemeta.hudi.metadata_leftovers import read_leftovers, roll_back_leftovers
 from lakemeta.hudi.metadata_table.rollback import ROLLBACK_SUFFIX
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.planning import timezone
-from lakemeta.hudi.rollback import decode_rolled_back
+from lakemeta.hudi.plan_origin import refuse_foreign
+from lakemeta.hudi.rollback_metadata import decode_rolled_back
 from lakemeta.hudi.rollback_planning import PLAN_KIND, FailedWrite, failed_write, pending_rollbacks
 from lakemeta.hudi.rollback_run import RolledBack, roll_back
-from lakemeta.hudi.staleness import refuse_foreign
+from lakemeta.plan import Delete, Keep
 from lakemeta.report import Report, count
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.commit import Clock
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
     from lakemeta.plan import Plan
 
@@ -112,7 +112,7 @@ def apply_rollback(
     Raises StalePlanError if the table has moved in a way that makes it wrong (rule 1), UnsupportedFeatureError if its
     lock or its metadata table is one that lakemeta cannot handle; nothing is changed then.
     """
-    refuse_foreign(place, plan, PLAN_KIND, ("failed_writes", "rollback_blocks"))
+    refuse_foreign(place, plan, PLAN_KIND, ("failed_writes", "rollback_blocks"), (Delete, Keep))
     _refuse_unasked(plan)
     options = CleanOptions.parse(plan.header.options)
     lock = table_lock(place, options, assume_single_writer=assume_single_writer, clock=clock)

@@ -27,8 +27,8 @@ from lakemeta.hudi.logfile import LogBlock, read_blocks
 from lakemeta.paths import inside
 
 if TYPE_CHECKING:
-    from lakemeta.hudi.planning import Place
-    from lakemeta.hudi.rollback import RollbackRequest
+    from lakemeta.hudi.place import Place
+    from lakemeta.hudi.rollback_metadata import RollbackRequest
     from lakemeta.hudi.rollback_planning import FailedWrite
     from lakemeta.hudi.state import TableState
 

@@ -19,26 +19,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
-from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.failed_writes import WRITE_ACTIONS, is_alive, pending_writes, writes_to_roll_back
 from lakemeta.hudi.filegroup import View
 from lakemeta.hudi.heartbeat import read_heartbeats
+from lakemeta.hudi.instant_times import epoch_ms
 from lakemeta.hudi.listing import LeftOut, find_partitions, list_partition
-from lakemeta.hudi.load import load_state
+from lakemeta.hudi.load import load_state, settled
 from lakemeta.hudi.metadata import decode_commit
 from lakemeta.hudi.metadata_leftovers import read_leftovers
 from lakemeta.hudi.options import FailedWrites
-from lakemeta.hudi.planning import settled
-from lakemeta.hudi.rollback import (
-    Marker,
-    RollbackPlan,
-    RollbackRequest,
-    decode_rollback_plan,
-    listing_requests,
-    marker_requests,
-    parse_marker,
-)
+from lakemeta.hudi.rollback import Marker, listing_requests, marker_requests, parse_marker
 from lakemeta.hudi.rollback_check import MARKER_FOLDER, check_marker_folder, check_write
+from lakemeta.hudi.rollback_metadata import RollbackPlan, RollbackRequest, decode_rollback_plan
 from lakemeta.hudi.timeline import Instant, State
 from lakemeta.paths import inside
 from lakemeta.plan import Delete, Keep, Operation, Plan, PlanHeader
@@ -50,7 +42,7 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.hudi.metadata import CommitMetadata
     from lakemeta.hudi.options import CleanOptions
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
     from lakemeta.storage import Storage
 

@@ -25,22 +25,22 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from lakemeta.errors import PathExistsError, StalePlanError, StorageError
-from lakemeta.hudi.boundary import epoch_ms
 from lakemeta.hudi.doors import block_door, data_door, metadata_door
 from lakemeta.hudi.filenames import LogFile, parse_log_file
 from lakemeta.hudi.heartbeat import HEARTBEAT_FOLDER, Heartbeat, read_heartbeats
+from lakemeta.hudi.instant_times import epoch_ms
 from lakemeta.hudi.listing import list_partition
 from lakemeta.hudi.load import load_timeline
 from lakemeta.hudi.logfile import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakemeta.hudi.metadata_sync import check_rollback, newest_time, tell_rollback
-from lakemeta.hudi.rollback import (
+from lakemeta.hudi.rollback_check import MARKER_FOLDER
+from lakemeta.hudi.rollback_metadata import (
     BLOCK_TOKEN,
     ROLLBACK_VERSION,
     RollbackRequest,
     encode_rollback_metadata,
     encode_rollback_plan,
 )
-from lakemeta.hudi.rollback_check import MARKER_FOLDER
 from lakemeta.hudi.rollback_planning import FailedWrite, check_not_executing
 from lakemeta.hudi.timeline import Instant, Timeline, parse_instant
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.commit import InstantWriter
     from lakemeta.hudi.lock import TableLock
     from lakemeta.hudi.options import CleanOptions
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.place import Place
     from lakemeta.report import Outcome
 
 _DELETE_BATCH = 1000  # one bulk request of an object store

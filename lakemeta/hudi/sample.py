@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.avro import write_container
 from lakemeta.errors import PathExistsError
-from lakemeta.hudi.boundary import format_instant
 from lakemeta.hudi.filenames import PARTITION_METADATA
+from lakemeta.hudi.instant_times import format_instant
 from lakemeta.hudi.load import PROPERTIES
 from lakemeta.hudi.metadata import engine_schema
 from lakemeta.hudi.properties import checksum, format_properties

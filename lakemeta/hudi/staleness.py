@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 from lakemeta.errors import CorruptMetadataError, StalePlanError
 from lakemeta.hudi.decision import clean_context
-from lakemeta.hudi.listing import plan_partitions
 from lakemeta.hudi.load import InstantReader
+from lakemeta.hudi.partitions import plan_partitions
+from lakemeta.hudi.plan_origin import refuse_foreign
 from lakemeta.hudi.planning import PLAN_KIND
-from lakemeta.hudi.rollback import decode_rollback_plan, decode_rolled_back
+from lakemeta.hudi.rollback_metadata import decode_rollback_plan, decode_rolled_back
 from lakemeta.hudi.timeline import COMMITS_AND_COMPACTION
 from lakemeta.plan import Delete, DeletePartition, Keep
-from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.options import CleanOptions
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
     from lakemeta.hudi.timeline import Instant
     from lakemeta.plan import Plan
@@ -40,26 +40,15 @@ if TYPE_CHECKING:
 _FACTS = ("policy", "earliest_to_retain", "earliest_action", "partitions", "last_completed_commit", "savepoints")
 
 
-def refuse_foreign(place: Place, plan: Plan, kind: str = PLAN_KIND, needed: Iterable[str] = _FACTS) -> None:
-    """Raise StalePlanError for a plan of another kind or table, CorruptMetadataError for one that lacks facts."""
-    header = plan.header
-    if header.plan != kind:
-        raise StalePlanError(f"this is a {header.plan} plan, not a {kind} plan; nothing was done")
-    if open_storage(header.table)[1] != place.root:
-        raise StalePlanError(f"this plan is for {header.table}, not for {place.url}; nothing was done")
-    missing = [fact for fact in needed if fact not in header.facts]
-    if missing:
-        raise CorruptMetadataError(f"the plan's first line has no {missing[0]}; make the plan again")
-    possible = Delete | Keep | DeletePartition if kind == PLAN_KIND else Delete | Keep
-    strange = next((op.op for op in plan.operations if not isinstance(op, possible)), None)
-    if strange is not None:
-        raise CorruptMetadataError(f"a {kind} plan cannot {strange}; make the plan again")
+def refuse_foreign_clean(place: Place, plan: Plan) -> None:
+    """Raise StalePlanError or CorruptMetadataError for what is no plan of a clean of this table (rule 1)."""
+    refuse_foreign(place, plan, PLAN_KIND, _FACTS, (Delete, Keep, DeletePartition))
     drops = (op for op in plan.operations if isinstance(op, DeletePartition) and op.path != op.partition)
     if (drop := next(drops, None)) is not None:
         raise CorruptMetadataError(
             f"the plan drops partition {drop.partition!r:.200} by the path {drop.path!r:.200}; make the plan again"
         )
-    _check_boundary(header.facts)
+    _check_boundary(plan.header.facts)
 
 
 def _check_boundary(facts: Mapping[str, Any]) -> None:

@@ -15,7 +15,8 @@ from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.hudi.commit import Clock, utc_now
 from lakemeta.hudi.load import load_config
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.planning import PLAN_KIND, Place, plan_clean
+from lakemeta.hudi.place import Place
+from lakemeta.hudi.planning import PLAN_KIND, plan_clean
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:

@@ -10,10 +10,12 @@ from lakemeta.hudi.boundary import partitions_touched
 from lakemeta.hudi.decision import decide
 from lakemeta.hudi.failed_deletions import read_failures, still_there
 from lakemeta.hudi.filenames import is_partition_metadata, parse_base_file, parse_log_file
-from lakemeta.hudi.listing import list_partition, plan_partitions
+from lakemeta.hudi.instant_times import timezone
+from lakemeta.hudi.listing import list_partition
 from lakemeta.hudi.load import InstantReader, load_state, requested_files
 from lakemeta.hudi.metadata import decode_cleaner_plan
-from lakemeta.hudi.planning import failures_context, heartbeats, timezone
+from lakemeta.hudi.partitions import plan_partitions
+from lakemeta.hudi.planning import failures_context, heartbeats
 from lakemeta.paths import relative, split_scheme
 
 if TYPE_CHECKING:
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.decision import Decision
-    from lakemeta.hudi.listing import FileRow
     from lakemeta.hudi.options import CleanOptions
-    from lakemeta.hudi.planning import Place
+    from lakemeta.hudi.partitions import FileRow
+    from lakemeta.hudi.place import Place
     from lakemeta.hudi.state import TableState
 
 _SENTENCES: Final = {

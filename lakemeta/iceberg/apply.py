@@ -23,7 +23,7 @@ from lakemeta.iceberg.doors import data_door
 from lakemeta.iceberg.group_runs import Failure, GroupProgress, rewrite_elsewhere, rewrite_here
 from lakemeta.iceberg.interrupted import Mark, left_behind
 from lakemeta.iceberg.job_options import MAX_COMMITS, PARTIAL, JobOptions
-from lakemeta.iceberg.manifest_filter import file_key
+from lakemeta.iceberg.manifest import file_key
 from lakemeta.iceberg.new_manifests import NewManifests
 from lakemeta.iceberg.new_snapshot import Base, Draft, next_snapshot
 from lakemeta.iceberg.plan_inputs import Inputs, find_inputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakemeta.iceberg.manifest_filter import file_key
+from lakemeta.iceberg.manifest import file_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

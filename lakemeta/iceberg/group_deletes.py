@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.arrow import arrow_schema
 from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file, size_of
+from lakemeta.iceberg.delete_entries import referenced_data_file
 from lakemeta.iceberg.delete_filter import (
     POSITION_DELETE_FIELDS,
     DeletedRows,
@@ -20,7 +21,6 @@ from lakemeta.iceberg.delete_filter import (
     key_columns,
     key_fields,
 )
-from lakemeta.iceberg.deletes import referenced_data_file
 from lakemeta.iceberg.manifest import FileContent
 from lakemeta.iceberg.projection import lacking, projection
 from lakemeta.iceberg.puffin import deletion_vector

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakemeta.errors import StorageError
 from lakemeta.iceberg.arrow import parquet_schema
-from lakemeta.iceberg.deletes import partition_key
+from lakemeta.iceberg.delete_entries import partition_key
 from lakemeta.iceberg.manifest import DataFile, FileContent
 from lakemeta.iceberg.metrics import MetricsModes, file_metrics
 from lakemeta.iceberg.rollover import BufferLimits, Rollover

@@ -180,3 +180,11 @@ class Inheritance:
             return first_row_id
         self._next_row_id += records
         return self._next_row_id - records
+
+
+FileKey = tuple[str, int | None]
+
+
+def file_key(file: DataFile) -> FileKey:
+    """What a file is known by: its path, and for a deletion vector also where it lies in the Puffin file."""
+    return (file.file_path, file.content_offset if file.is_deletion_vector else None)

@@ -10,17 +10,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.iceberg.manifest import DataFile, EntryStatus, ManifestEntry
+from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileKey, ManifestEntry, file_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-FileKey = tuple[str, int | None]
-
-
-def file_key(file: DataFile) -> FileKey:
-    """What a file is known by: its path, and for a deletion vector also where it lies in the Puffin file."""
-    return (file.file_path, file.content_offset if file.is_deletion_vector else None)
 
 
 @attrs.frozen(slots=True)

@@ -22,9 +22,10 @@ from lakemeta.iceberg.manifest import (
     ManifestContent,
     ManifestEntry,
     ManifestFile,
+    file_key,
 )
 from lakemeta.iceberg.manifest_codec import write_manifest_list
-from lakemeta.iceberg.manifest_filter import Filtered, Removal, file_key, filter_entries, merge_entries
+from lakemeta.iceberg.manifest_filter import Filtered, Removal, filter_entries, merge_entries
 from lakemeta.iceberg.manifest_lines import check_snapshots
 from lakemeta.iceberg.manifest_merge import MergePolicy, merge_bins
 from lakemeta.iceberg.metadata import Snapshot, TableMetadata

@@ -14,7 +14,7 @@ from lakemeta import binpack, plan
 from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg import options as given
 from lakemeta.iceberg import values
-from lakemeta.iceberg.deletes import partition_key, referenced_data_file
+from lakemeta.iceberg.delete_entries import partition_key, referenced_data_file
 from lakemeta.iceberg.locations import within
 from lakemeta.iceberg.row_account import check_entry
 from lakemeta.iceberg.transforms import java_float

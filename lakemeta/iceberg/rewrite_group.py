@@ -21,8 +21,8 @@ from lakemeta.executor import LocalExecutor
 from lakemeta.external_sort import sort_batches
 from lakemeta.iceberg.arrow import arrow_schema
 from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file, size_of
+from lakemeta.iceberg.delete_entries import partition_key
 from lakemeta.iceberg.delete_filter import key_columns
-from lakemeta.iceberg.deletes import partition_key
 from lakemeta.iceberg.doors import data_door
 from lakemeta.iceberg.group_deletes import DeleteStore, EqualityDeleteCache, deleted_rows
 from lakemeta.iceberg.group_writer import FileFactory, FileLimits, GroupWriter

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.executor import Executor, LocalExecutor, nearby
-from lakemeta.iceberg.deletes import scan_delete_manifest
+from lakemeta.iceberg.delete_entries import scan_delete_manifest
 from lakemeta.iceberg.locations import store_path
 from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
 from lakemeta.iceberg.manifest_entries import EntryLayout

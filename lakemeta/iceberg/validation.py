@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import CommitConflictError
-from lakemeta.iceberg.deletes import DeleteFileIndex, referenced_data_file
+from lakemeta.iceberg.delete_entries import referenced_data_file
+from lakemeta.iceberg.deletes import DeleteFileIndex
 from lakemeta.iceberg.manifest import FileContent
 
 if TYPE_CHECKING:

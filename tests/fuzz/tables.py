@@ -29,7 +29,7 @@ from lakemeta.errors import LakemetaError, PathNotFoundError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.load import load_config
-from lakemeta.hudi.planning import Place as HudiPlace
+from lakemeta.hudi.place import Place as HudiPlace
 from lakemeta.iceberg.hadoop import HadoopTableOperations
 from lakemeta.iceberg.planning import Place as IcebergPlace
 from lakemeta.iceberg.table import IcebergTable

@@ -10,7 +10,7 @@ import pytest
 from iceberg_cases import CASES, Case, unpack
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.deletes import scan_delete_manifest
+from lakemeta.iceberg.delete_entries import scan_delete_manifest
 from lakemeta.iceberg.manifest_codec import read_manifest_list
 from lakemeta.iceberg.manifest_scan import scan_manifest
 from lakemeta.iceberg.metadata_json import load_metadata

@@ -22,7 +22,7 @@ from lakemeta.hudi.metadata import decode_cleaner_plan, encode_clean_metadata
 from lakemeta.hudi.metadata_table.rollback import roll_back
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.metadata_table.update import CleanedPartition
-from lakemeta.hudi.rollback import (
+from lakemeta.hudi.rollback_metadata import (
     RollbackPlan,
     RollbackRequest,
     encode_rollback_metadata,

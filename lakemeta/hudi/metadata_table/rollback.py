@@ -28,7 +28,7 @@ from lakemeta.errors import CorruptMetadataError, PathExistsError, UnsupportedFe
 from lakemeta.hudi.logfile import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakemeta.hudi.metadata_table.deltacommit import new_log_file
 from lakemeta.hudi.metadata_table.update import GroupUpdate, appended_update
-from lakemeta.hudi.rollback import (
+from lakemeta.hudi.rollback_metadata import (
     ROLLBACK_VERSION,
     RollbackPlan,
     RollbackRequest,

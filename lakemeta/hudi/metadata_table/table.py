@@ -64,7 +64,7 @@ from lakemeta.hudi.metadata_table.update import (
     with_dropped_files,
 )
 from lakemeta.hudi.properties import parse_properties
-from lakemeta.hudi.rollback import decode_restored, decode_rollback_plan, decode_rolled_back
+from lakemeta.hudi.rollback_metadata import decode_restored, decode_rollback_plan, decode_rolled_back
 from lakemeta.hudi.timeline import State, Timeline, instant_file_name, parse_instant
 
 if TYPE_CHECKING:

@@ -6,14 +6,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from builders import at, moment, timeline
 
-from lakemeta.hudi.boundary import (
-    clean_scope,
-    commits_since_clean,
-    earliest_to_retain,
-    format_instant,
-    hours_before,
-    partitions_touched,
-)
+from lakemeta.hudi.boundary import clean_scope, commits_since_clean, earliest_to_retain, partitions_touched
+from lakemeta.hudi.instant_times import format_instant, hours_before
 from lakemeta.hudi.metadata import CleanMetadata, CommitMetadata
 from lakemeta.hudi.options import CleanOptions
 

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lakemeta.hudi.boundary import format_instant, hours_before
+from lakemeta.hudi.instant_times import format_instant, hours_before, timezone
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.planning import timezone
 from lakemeta.hudi.properties import TableConfig
 
 

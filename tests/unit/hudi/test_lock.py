@@ -25,7 +25,7 @@ from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.lock import FILE_SYSTEM, IN_PROCESS, STORAGE_BASED, ZOOKEEPER, TableLock, table_lock
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.planning import Place
+from lakemeta.hudi.place import Place
 from lakemeta.storage import LocalStorage, open_storage
 
 OCC = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}

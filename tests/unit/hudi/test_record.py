@@ -20,7 +20,7 @@ from lakemeta.hudi.metadata import (
     decode_savepoint,
 )
 from lakemeta.hudi.record import Record
-from lakemeta.hudi.rollback import decode_rollback_plan, decode_rolled_back
+from lakemeta.hudi.rollback_metadata import decode_rollback_plan, decode_rolled_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,8 @@ from iceberg_manifests import written
 from iceberg_values import added, data_file, delete_file, spec, table
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.deletes import DeleteFileIndex, partition_key, referenced_data_file, scan_delete_manifest
+from lakemeta.iceberg.delete_entries import partition_key, referenced_data_file, scan_delete_manifest
+from lakemeta.iceberg.deletes import DeleteFileIndex
 from lakemeta.iceberg.manifest import FILE_PATH_ID, DataFile, FileContent, ManifestContent
 from lakemeta.iceberg.manifest_codec import read_manifest
 

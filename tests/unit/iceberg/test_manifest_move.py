@@ -14,10 +14,10 @@ from iceberg_values import added, data_file, spec, table
 
 from lakemeta import avro
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.manifest import EntryStatus, FileContent, ManifestContent, ManifestEntry
+from lakemeta.iceberg.manifest import EntryStatus, FileContent, ManifestContent, ManifestEntry, file_key
 from lakemeta.iceberg.manifest_codec import read_manifest, write_manifest
 from lakemeta.iceberg.manifest_entries import EntryLayout
-from lakemeta.iceberg.manifest_filter import Removal, file_key, filter_entries, merge_entries
+from lakemeta.iceberg.manifest_filter import Removal, filter_entries, merge_entries
 from lakemeta.iceberg.manifest_move import read_to_move
 
 if TYPE_CHECKING:

@@ -1,0 +1,34 @@
+"""Refuses plans that are not for this table, or not of the kind that is to be applied (I/O)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakemeta.errors import CorruptMetadataError, StalePlanError
+from lakemeta.storage import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakemeta.hudi.place import Place
+    from lakemeta.plan import Operation, Plan
+
+
+def refuse_foreign(
+    place: Place, plan: Plan, kind: str, needed: Iterable[str], possible: tuple[type[Operation], ...]
+) -> None:
+    """Raise StalePlanError for a plan of another kind or table.
+
+    Raises CorruptMetadataError for one without the ``needed`` facts, or with operations that are not ``possible``.
+    """
+    header = plan.header
+    if header.plan != kind:
+        raise StalePlanError(f"this is a {header.plan} plan, not a {kind} plan; nothing was done")
+    if open_storage(header.table)[1] != place.root:
+        raise StalePlanError(f"this plan is for {header.table}, not for {place.url}; nothing was done")
+    missing = [fact for fact in needed if fact not in header.facts]
+    if missing:
+        raise CorruptMetadataError(f"the plan's first line has no {missing[0]}; make the plan again")
+    strange = next((op.op for op in plan.operations if not isinstance(op, possible)), None)
+    if strange is not None:
+        raise CorruptMetadataError(f"a {kind} plan cannot {strange}; make the plan again")
