@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lakemeta.hudi.logfile import LogBlock, read_blocks
+from lakemeta.hudi.files.logs import LogBlock, read_blocks
 from lakemeta.hudi.metadata_table.files import FilesPartition
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
 from lakemeta.hudi.metadata_table.keys import ALL_PARTITIONS

@@ -27,20 +27,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import iceberg_plan
 
-from lakemeta.iceberg.commit import commit, surroundings
-from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
-from lakemeta.iceberg.manifest_scan import scan_manifest
-from lakemeta.iceberg.new_manifests import NewManifests
-from lakemeta.iceberg.new_snapshot import next_snapshot
-from lakemeta.iceberg.scanning import scan
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
-from lakemeta.iceberg.stored_manifests import StoredManifests
+from lakemeta.iceberg.commit.committer import commit, surroundings
+from lakemeta.iceberg.commit.new_manifests import NewManifests
+from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.codec import read_manifest, read_manifest_list
+from lakemeta.iceberg.manifests.fast_reader import scan_manifest
+from lakemeta.iceberg.manifests.store import StoredManifests
+from lakemeta.iceberg.scan.stored_scan import scan
 from lakemeta.iceberg.table import IcebergTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lakemeta.iceberg.manifest import ManifestEntry, ManifestFile
+    from lakemeta.iceberg.manifests.entries import ManifestEntry, ManifestFile
 
 
 def decoders(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:

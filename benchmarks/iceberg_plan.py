@@ -22,14 +22,14 @@ import attrs
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileContent, ManifestContent, ManifestEntry
-from lakemeta.iceberg.manifest_codec import write_manifest, write_manifest_list
-from lakemeta.iceberg.metadata import Snapshot, SnapshotRef, TableMetadata
-from lakemeta.iceberg.metadata_json import dump_metadata
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.spec import PartitionField, PartitionSpec, SortOrder
-from lakemeta.iceberg.transforms import IDENTITY
-from lakemeta.iceberg.types import LONG, STRING, NestedField
+from lakemeta.iceberg.manifests.codec import write_manifest, write_manifest_list
+from lakemeta.iceberg.manifests.entries import DataFile, EntryStatus, FileContent, ManifestContent, ManifestEntry
+from lakemeta.iceberg.spec.metadata_json import dump_metadata
+from lakemeta.iceberg.spec.partitioning import PartitionField, PartitionSpec, SortOrder
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.table_metadata import Snapshot, SnapshotRef, TableMetadata
+from lakemeta.iceberg.spec.transforms import IDENTITY
+from lakemeta.iceberg.spec.types import LONG, STRING, NestedField
 
 ROOT = Path(__file__).resolve().parents[1]
 PER_MANIFEST = 2000

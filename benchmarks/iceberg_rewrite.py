@@ -34,14 +34,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from iceberg_tables import EPOCH_MS, SmallTable
 
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.arrow import arrow_schema
-from lakemeta.iceberg.manifest import DataFile, FileContent
-from lakemeta.iceberg.metadata import TableMetadata
-from lakemeta.iceberg.metadata_json import dump_metadata
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
-from lakemeta.iceberg.spec import PartitionSpec, SortOrder
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.rows.arrow import arrow_schema
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.metadata_json import dump_metadata
+from lakemeta.iceberg.spec.partitioning import PartitionSpec, SortOrder
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.table_metadata import TableMetadata
 from lakemeta.storage import LocalStorage
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -39,8 +39,8 @@ from spark_sessions import HERE, use_this_spark
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.planning import Place
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.storage import LocalStorage
 from lakemeta_spark import SparkExecutor

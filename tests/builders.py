@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 
-from lakemeta.hudi.timeline import Timeline, parse_instant
+from lakemeta.hudi.timeline.instants import Timeline, parse_instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,14 +9,14 @@ import parquet_checker
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lakemeta.iceberg import apply
-from lakemeta.iceberg.locations import store_path
-from lakemeta.parquet import ParquetWriter
+from lakemeta.iceberg.rewrite import apply
+from lakemeta.iceberg.spec.locations import store_path
+from lakemeta.parquet.writer import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakemeta.parquet_footer import FileStats
+    from lakemeta.parquet.footer import FileStats
 
 pytest.register_assert_rewrite("contract.storage_contract", "contract.executor_contract")
 
@@ -35,7 +35,7 @@ def nobody_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Damaged timelines are read again a few times; only tables that a real engine writes get better by waiting."""
     if "engine" in request.keywords:
         return
-    monkeypatch.setattr("lakemeta.hudi.load._WAITS", (0.0,), raising=False)
+    monkeypatch.setattr("lakemeta.hudi.timeline.loading._WAITS", (0.0,), raising=False)
 
 
 class Recorded:

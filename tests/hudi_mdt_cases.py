@@ -16,9 +16,9 @@ from typing import Any
 import attrs
 from hudi_mdt_records import listing, records_of
 
-from lakemeta.hudi.load import load_config, load_timeline
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.metadata_table.update import CleanedPartition
+from lakemeta.hudi.timeline.loading import load_config, load_timeline
 from lakemeta.storage import LocalStorage, Storage
 
 DATA = Path(__file__).parent / "golden" / "data" / "hudi_mdt"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lakemeta import avro
-from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block
+from lakemeta.avro import container as avro
+from lakemeta.hudi.files.logs import BlockType, HeaderKey, encode_block
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
 from lakemeta.hudi.metadata_table.merge import Layer, RawRecord, merge_two
 from lakemeta.hudi.metadata_table.records import RecordSchema, RecordType, encode_deleted_keys

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from iceberg_values import data_file
 
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg import values
-from lakemeta.iceberg.expressions import Always, And, Expression, Or, Predicate, negate
+from lakemeta.iceberg.filters.expressions import Always, And, Expression, Or, Predicate, negate
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec import values
 
 if TYPE_CHECKING:
-    from lakemeta.iceberg.manifest import DataFile
-    from lakemeta.iceberg.spec import PartitionSpec
+    from lakemeta.iceberg.manifests.entries import DataFile
+    from lakemeta.iceberg.spec.partitioning import PartitionSpec
 
 OPS = ["lt", "lt-eq", "gt", "gt-eq", "eq", "not-eq"]
 NUMBERS = st.integers(-40, 40)

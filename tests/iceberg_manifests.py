@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from iceberg_values import SCHEMA, spec, table
 
-from lakemeta.iceberg.manifest import (
+from lakemeta.iceberg.manifests.codec import read_manifest_list, write_manifest
+from lakemeta.iceberg.manifests.entries import (
     DataFile,
     EntryStatus,
     FileContent,
@@ -15,15 +16,14 @@ from lakemeta.iceberg.manifest import (
     ManifestEntry,
     ManifestFile,
 )
-from lakemeta.iceberg.manifest_codec import read_manifest_list, write_manifest
-from lakemeta.iceberg.metadata_json import load_metadata
+from lakemeta.iceberg.spec.metadata_json import load_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from iceberg_cases import Case
 
-    from lakemeta.iceberg.schema import Schema
+    from lakemeta.iceberg.spec.schema import Schema
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 COUNTS = st.integers(0, 2**40)

@@ -16,19 +16,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from lakemeta.iceberg.commit import Surroundings, commit
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.manifest import DataFile, FileContent
-from lakemeta.iceberg.metadata import Snapshot, TableMetadata
-from lakemeta.iceberg.metadata_json import dump_metadata
-from lakemeta.iceberg.new_manifests import NewManifests
-from lakemeta.iceberg.new_snapshot import next_snapshot
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
-from lakemeta.iceberg.spec import PartitionField, PartitionSpec, SortOrder
-from lakemeta.iceberg.stored_manifests import StoredManifests
-from lakemeta.iceberg.transforms import Transform
-from lakemeta.iceberg.types import DOUBLE, LONG, STRING, NestedField
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.commit.committer import Surroundings, commit
+from lakemeta.iceberg.commit.new_manifests import NewManifests
+from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.manifests.store import StoredManifests
+from lakemeta.iceberg.spec.metadata_json import dump_metadata
+from lakemeta.iceberg.spec.partitioning import PartitionField, PartitionSpec, SortOrder
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
+from lakemeta.iceberg.spec.transforms import Transform
+from lakemeta.iceberg.spec.types import DOUBLE, LONG, STRING, NestedField
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakemeta.iceberg.manifest import DataFile, EntryStatus, FileContent, ManifestEntry
-from lakemeta.iceberg.metadata import TableMetadata
-from lakemeta.iceberg.scan import FileScanTask
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.spec import PartitionField, PartitionSpec, SortOrder
-from lakemeta.iceberg.transforms import Transform
-from lakemeta.iceberg.types import DATE, DOUBLE, LONG, STRING, TIMESTAMPTZ, NestedField, StructType
+from lakemeta.iceberg.manifests.entries import DataFile, EntryStatus, FileContent, ManifestEntry
+from lakemeta.iceberg.scan.file_tasks import FileScanTask
+from lakemeta.iceberg.spec.partitioning import PartitionField, PartitionSpec, SortOrder
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.table_metadata import TableMetadata
+from lakemeta.iceberg.spec.transforms import Transform
+from lakemeta.iceberg.spec.types import DATE, DOUBLE, LONG, STRING, TIMESTAMPTZ, NestedField, StructType
 
 SCHEMA = Schema(
     (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from lakemeta import thrift
-from lakemeta.parquet_footer import chunk_range, row_groups, shift
+from lakemeta.parquet import thrift
+from lakemeta.parquet.footer import chunk_range, row_groups, shift
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from lakemeta.storage import open_storage
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakemeta.hudi.place import Place
+    from lakemeta.hudi.files.place import Place
     from lakemeta.plan import Operation, Plan
 
 

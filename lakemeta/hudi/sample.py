@@ -10,14 +10,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from lakemeta.avro import write_container
+from lakemeta.avro.container import write_container
 from lakemeta.errors import PathExistsError
-from lakemeta.hudi.filenames import PARTITION_METADATA
-from lakemeta.hudi.instant_times import format_instant
-from lakemeta.hudi.load import PROPERTIES
-from lakemeta.hudi.metadata import engine_schema
-from lakemeta.hudi.properties import checksum, format_properties
-from lakemeta.hudi.timeline import State, instant_file_name
+from lakemeta.hudi.files.names import PARTITION_METADATA
+from lakemeta.hudi.files.properties import checksum, format_properties
+from lakemeta.hudi.timeline.action_metadata import engine_schema
+from lakemeta.hudi.timeline.instants import State, instant_file_name
+from lakemeta.hudi.timeline.loading import PROPERTIES
+from lakemeta.hudi.timeline.times import format_instant
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:

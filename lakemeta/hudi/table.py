@@ -12,11 +12,11 @@ import attrs
 
 from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
-from lakemeta.hudi.commit import Clock, utc_now
-from lakemeta.hudi.load import load_config
+from lakemeta.hudi.clean.planner import PLAN_KIND, plan_clean
+from lakemeta.hudi.files.place import Place
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.place import Place
-from lakemeta.hudi.planning import PLAN_KIND, plan_clean
+from lakemeta.hudi.timeline.instant_writer import Clock, utc_now
+from lakemeta.hudi.timeline.loading import load_config
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakemeta.finding import Finding
-    from lakemeta.hudi.inspect import HudiFacts
-    from lakemeta.hudi.properties import TableConfig
+    from lakemeta.hudi.doctor.facts import HudiFacts
+    from lakemeta.hudi.files.properties import TableConfig
     from lakemeta.plan import Plan
     from lakemeta.report import Report
 
@@ -118,8 +118,8 @@ class HudiTable:
             UnsupportedFeatureError: under EAGER, there are signs of another writer.
             CorruptMetadataError: an instant's file or a marker is damaged.
         """
-        from lakemeta.hudi.rollback_planning import PLAN_KIND as ROLLBACK_KIND
-        from lakemeta.hudi.rollback_planning import plan_rollback
+        from lakemeta.hudi.rollback.planner import PLAN_KIND as ROLLBACK_KIND
+        from lakemeta.hudi.rollback.planner import plan_rollback
 
         parsed = CleanOptions.parse(options or {})
         executor = executor or LocalExecutor(self.planning_threads)
@@ -147,9 +147,9 @@ class HudiTable:
             UnsupportedFeatureError: its lock or its metadata table is one that lakemeta cannot handle.
             CommitConflictError: another writer holds the lock; nothing was changed, or the action stays pending.
         """
-        from lakemeta.hudi.apply import begin, run
-        from lakemeta.hudi.rollback_apply import apply_rollback
-        from lakemeta.hudi.rollback_planning import PLAN_KIND as ROLLBACK_KIND
+        from lakemeta.hudi.clean.apply import begin, run
+        from lakemeta.hudi.rollback.apply import apply_rollback
+        from lakemeta.hudi.rollback.planner import PLAN_KIND as ROLLBACK_KIND
 
         executor = executor or LocalExecutor()
 
@@ -171,7 +171,7 @@ class HudiTable:
 
     def inspect(self, *, executor: Executor | None = None) -> HudiFacts:
         """What the table is and how healthy it is; lists every partition once."""
-        from lakemeta.hudi.inspect import inspect
+        from lakemeta.hudi.doctor.facts import inspect
 
         with working_on(f"inspect {self.url}"):
             return inspect(self.place, executor or LocalExecutor(self.planning_threads))
@@ -184,7 +184,7 @@ class HudiTable:
         executor: Executor | None = None,
     ) -> tuple[Finding, ...]:
         """What keeps the table from being cleaned with these options, what is wrong with it, what each would free."""
-        from lakemeta.hudi.doctor import diagnose
+        from lakemeta.hudi.doctor.checks import diagnose
 
         parsed = CleanOptions.parse(options or {})
         with working_on(f"doctor {self.url}"):
@@ -202,7 +202,7 @@ class HudiTable:
 
         ``file`` is relative to the table root, a full path or a URL. Raises OptionError if there is no such file.
         """
-        from lakemeta.hudi.why import why
+        from lakemeta.hudi.clean.why import why
 
         parsed = CleanOptions.parse(options or {})
         with working_on(f"why {file} of {self.url}"):
@@ -220,7 +220,7 @@ class HudiTable:
 
         Raises as :meth:`apply` does.
         """
-        from lakemeta.hudi.apply import begin, schedule
+        from lakemeta.hudi.clean.apply import begin, schedule
 
         executor = executor or LocalExecutor()
         with working_on(f"schedule {plan.header.plan} of {self.url}"):

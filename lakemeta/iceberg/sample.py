@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from lakemeta.iceberg.arrow import arrow_schema, parquet_schema
-from lakemeta.iceberg.commit import Surroundings, commit
-from lakemeta.iceberg.delete_filter import POSITION_DELETE_FIELDS
-from lakemeta.iceberg.group_writer import FileFactory, FileLimits, GroupWriter
-from lakemeta.iceberg.hadoop import HINT, HadoopTableOperations
-from lakemeta.iceberg.locations import store_path
-from lakemeta.iceberg.manifest import DataFile, FileContent
-from lakemeta.iceberg.metadata import TableMetadata
-from lakemeta.iceberg.metadata_json import dump_metadata
-from lakemeta.iceberg.metrics import metrics_modes
-from lakemeta.iceberg.new_manifests import NewManifests
-from lakemeta.iceberg.new_snapshot import next_snapshot
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
-from lakemeta.iceberg.spec import PartitionField, PartitionSpec, SortOrder
-from lakemeta.iceberg.stored_manifests import StoredManifests
-from lakemeta.iceberg.transforms import IDENTITY
-from lakemeta.iceberg.types import DOUBLE, LONG, STRING, TIMESTAMPTZ, NestedField
-from lakemeta.parquet import ParquetWriter
-from lakemeta.parquet_footer import WriteOptions
+from lakemeta.iceberg.catalogs.hadoop import HINT, HadoopTableOperations
+from lakemeta.iceberg.commit.committer import Surroundings, commit
+from lakemeta.iceberg.commit.new_manifests import NewManifests
+from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.manifests.store import StoredManifests
+from lakemeta.iceberg.rows.arrow import arrow_schema, parquet_schema
+from lakemeta.iceberg.rows.delete_filter import POSITION_DELETE_FIELDS
+from lakemeta.iceberg.spec.locations import store_path
+from lakemeta.iceberg.spec.metadata_json import dump_metadata
+from lakemeta.iceberg.spec.partitioning import PartitionField, PartitionSpec, SortOrder
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.table_metadata import TableMetadata
+from lakemeta.iceberg.spec.transforms import IDENTITY
+from lakemeta.iceberg.spec.types import DOUBLE, LONG, STRING, TIMESTAMPTZ, NestedField
+from lakemeta.iceberg.write.data_file_writer import FileFactory, FileLimits, GroupWriter
+from lakemeta.iceberg.write.metrics import metrics_modes
+from lakemeta.parquet.footer import WriteOptions
+from lakemeta.parquet.writer import ParquetWriter
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ import attrs
 from lakemeta.errors import PathNotFoundError
 from lakemeta.events import Event, Progress, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
-from lakemeta.iceberg.opening import open_operations
-from lakemeta.iceberg.planning import REWRITE_DATA_FILES, Place, plan_rewrite
+from lakemeta.iceberg.catalogs.opening import open_operations
+from lakemeta.iceberg.rewrite.planner import REWRITE_DATA_FILES, Place, plan_rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakemeta.finding import Finding
-    from lakemeta.iceberg.commit import Surroundings
-    from lakemeta.iceberg.inspect import IcebergFacts
+    from lakemeta.iceberg.commit.committer import Surroundings
+    from lakemeta.iceberg.doctor.facts import IcebergFacts
     from lakemeta.plan import Plan
     from lakemeta.report import Report
 
@@ -108,8 +108,8 @@ class IcebergTable:
             CommitStateUnknownError: nobody can say whether a commit happened; nothing was removed.
             UnsupportedFeatureError: the table cannot be changed by lakemeta.
         """
-        from lakemeta.iceberg.apply import apply_rewrite
-        from lakemeta.iceberg.commit import surroundings
+        from lakemeta.iceberg.commit.committer import surroundings
+        from lakemeta.iceberg.rewrite.apply import apply_rewrite
 
         chosen = world or surroundings()
         run = partial(apply_rewrite, self.place, plan, executor, chosen, on_progress)
@@ -118,14 +118,14 @@ class IcebergTable:
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""
-        from lakemeta.iceberg.inspect import inspect
+        from lakemeta.iceberg.doctor.facts import inspect
 
         with working_on(f"inspect {self.url}"):
             return self._explained(lambda: inspect(self.place, executor or LocalExecutor()))
 
     def doctor(self, *, executor: Executor | None = None) -> tuple[Finding, ...]:
         """What is wrong with the table's files, as sentences; reads the footer of every live Parquet file."""
-        from lakemeta.iceberg.doctor import diagnose
+        from lakemeta.iceberg.doctor.checks import diagnose
 
         with working_on(f"doctor {self.url}"):
             return self._explained(lambda: diagnose(self.place, executor or LocalExecutor()))

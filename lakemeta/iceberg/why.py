@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.expressions import TRUE
-from lakemeta.iceberg.job_options import JobOptions
-from lakemeta.iceberg.planning import branch_head, find_groups
-from lakemeta.iceberg.rewrite import RewriteOptions
-from lakemeta.iceberg.scanning import live_deletes, scan
-from lakemeta.iceberg.strict_evaluators import all_rows_match
-from lakemeta.iceberg.where import parse_where
+from lakemeta.iceberg.filters.expressions import TRUE
+from lakemeta.iceberg.filters.sql import parse_where
+from lakemeta.iceberg.filters.strict import all_rows_match
+from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions
+from lakemeta.iceberg.rewrite.options import JobOptions
+from lakemeta.iceberg.rewrite.planner import branch_head, find_groups
+from lakemeta.iceberg.scan.stored_scan import live_deletes, scan
 from lakemeta.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakemeta.executor import Executor
-    from lakemeta.iceberg.expressions import Expression
-    from lakemeta.iceberg.manifest import DataFile
-    from lakemeta.iceberg.metadata import Snapshot, TableMetadata
-    from lakemeta.iceberg.planning import Place
-    from lakemeta.iceberg.scan import FileScanTask
+    from lakemeta.iceberg.filters.expressions import Expression
+    from lakemeta.iceberg.manifests.entries import DataFile
+    from lakemeta.iceberg.rewrite.planner import Place
+    from lakemeta.iceberg.scan.file_tasks import FileScanTask
+    from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
 
 
 def why(place: Place, file: str, options: Mapping[str, str], where: str | None, executor: Executor) -> str:

@@ -18,8 +18,8 @@ from iceberg_checker import TableState
 from iceberg_tables import create_table, still_world
 
 from lakemeta.hudi import HudiTable
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.planning import Place
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.storage import LocalStorage
 

@@ -220,9 +220,9 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--keep", type=Path)
     told = parser.parse_args()
-    import lakemeta.hudi.load
+    import lakemeta.hudi.timeline.loading
 
-    lakemeta.hudi.load._WAITS = ()
+    lakemeta.hudi.timeline.loading._WAITS = ()
     names = [name for name in sorted(tables.tables()) if told.only in name]
     begun = time.monotonic()
     indexes = range(told.start, told.start + told.count)

@@ -28,10 +28,10 @@ from iceberg_tables import create_table, still_world
 from lakemeta.errors import LakemetaError, PathNotFoundError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.load import load_config
-from lakemeta.hudi.place import Place as HudiPlace
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.planning import Place as IcebergPlace
+from lakemeta.hudi.files.place import Place as HudiPlace
+from lakemeta.hudi.timeline.loading import load_config
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.rewrite.planner import Place as IcebergPlace
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.plan import Plan
 

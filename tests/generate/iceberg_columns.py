@@ -1,6 +1,7 @@
 """The columns of random Iceberg tables: their types, values worth trying, and how Spark SQL spells them.
 
-A value is in lakemeta's form (``lakemeta.iceberg.types.Value``): days, microseconds, unscaled-exact decimals, bytes.
+A value is in lakemeta's form (``lakemeta.iceberg.spec.types.Value``): days, microseconds, unscaled-exact decimals,
+bytes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakemeta.iceberg import values
-from lakemeta.iceberg.types import (
+from lakemeta.iceberg.spec import values
+from lakemeta.iceberg.spec.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -29,7 +30,7 @@ from lakemeta.iceberg.types import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakemeta.iceberg.types import Type
+    from lakemeta.iceberg.spec.types import Type
 
 BINARY = PrimitiveType("binary")
 DAY, SECOND = 86_400 * 10**6, 10**6

@@ -13,9 +13,9 @@ from generate.iceberg_columns import PRIMITIVES, Column, definitions
 from generate.iceberg_filters import SPELLINGS, random_filter
 from interop.engine_process import EngineError
 
-from lakemeta.iceberg import values
-from lakemeta.iceberg.metadata_json import load_metadata
-from lakemeta.iceberg.transforms import Transform, fits
+from lakemeta.iceberg.spec import values
+from lakemeta.iceberg.spec.metadata_json import load_metadata
+from lakemeta.iceberg.spec.transforms import Transform, fits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from generate.iceberg_written import WrittenTable
     from interop.iceberg_engine import IcebergEngine
 
-    from lakemeta.iceberg.metadata import TableMetadata
-    from lakemeta.iceberg.spec import PartitionSpec
+    from lakemeta.iceberg.spec.partitioning import PartitionSpec
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
 MB = 1024 * 1024
 PATH_ID = 2147483546

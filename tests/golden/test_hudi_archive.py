@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from lakemeta.hudi.archive import (
+from lakemeta.hudi.timeline.archive import (
     ArchivedTimeline,
     manifest_files,
     newest_manifest,
     read_archived_lsm,
     read_archived_v6,
 )
-from lakemeta.hudi.timeline import parse_instant
+from lakemeta.hudi.timeline.instants import parse_instant
 
 DATA = Path(__file__).parent / "data" / "hudi_archive"
 CASES = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz"))

@@ -18,14 +18,14 @@ from hudi_mdt_cases import MdtCase, lay_out
 from lakemeta.errors import LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.apply import begin, run
-from lakemeta.hudi.commit import utc_now
+from lakemeta.hudi.clean.apply import begin, run
+from lakemeta.hudi.timeline.instant_writer import utc_now
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakemeta.hudi.apply import Applying
+    from lakemeta.hudi.clean.apply import Applying
     from lakemeta.storage import Storage
 
 CASES = ["1.2.0__mdt_cow__commits2", "0.15.0__mdt_cow__delpart_commits1"]

@@ -16,8 +16,8 @@ from hudi_mdt_records import listing
 from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.load import load_config, load_timeline
 from lakemeta.hudi.metadata_table.table import MetadataTable
+from lakemeta.hudi.timeline.loading import load_config, load_timeline
 from lakemeta.storage import LocalStorage
 
 DATA = Path(__file__).parent / "data" / "hudi_downgraded" / "1.2.0"

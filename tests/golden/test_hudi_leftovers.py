@@ -24,8 +24,8 @@ from hudi_cases import data_files
 from lakemeta.errors import LakemetaError, StalePlanError, UnsupportedFeatureError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.load import load_config, load_timeline
 from lakemeta.hudi.metadata_table.table import MetadataTable
+from lakemeta.hudi.timeline.loading import load_config, load_timeline
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

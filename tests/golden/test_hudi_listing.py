@@ -101,7 +101,7 @@ def test_what_is_wrong_with_files_is_no_matter_of_the_metadata_table(
     def refusing(*_: object) -> None:
         raise UnsupportedFeatureError("what lies there cannot be judged")
 
-    monkeypatch.setattr("lakemeta.hudi.metadata_listing.plan_files", refusing)
+    monkeypatch.setattr("lakemeta.hudi.clean.metadata_listing.plan_files", refusing)
     with pytest.raises(UnsupportedFeatureError, match="cannot be judged"):
         table.plan_clean(OPTIONS)
 

@@ -11,7 +11,7 @@ from hudi_cases import load_cases
 from hudi_mdt_cases import CASES, MdtCase, unpack_case
 
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.rollback_metadata import RollbackPlan, encode_rollback_plan
+from lakemeta.hudi.timeline.rollback_metadata import RollbackPlan, encode_rollback_plan
 
 if TYPE_CHECKING:
     from lakemeta.finding import Finding

@@ -13,7 +13,7 @@ from hudi_mdt_records import listing
 
 from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.hudi.metadata_table.rollback import check_can_roll_back, roll_back
-from lakemeta.hudi.rollback_metadata import encode_rollback_metadata
+from lakemeta.hudi.timeline.rollback_metadata import encode_rollback_metadata
 from lakemeta.storage import LocalStorage, Storage
 
 CASES = [

@@ -12,7 +12,7 @@ from faults import Crash, FaultyStorage
 from hudi_mdt_cases import CASES, MdtCase, content, unpack_case, without_hudis_slips
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
-from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block, read_blocks
+from lakemeta.hudi.files.logs import BlockType, HeaderKey, encode_block, read_blocks
 from lakemeta.storage import LocalStorage
 
 ONE_OF_EACH_LAYOUT = ["0.15.0__mdt_cow__delpart_commits1", "1.2.0__mdt_mor__commits2"]

@@ -22,8 +22,8 @@ from iceberg_tables import SmallTable
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, OptionError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.iceberg import IcebergTable
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.spec import PartitionSpec
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.spec.partitioning import PartitionSpec
 from lakemeta.storage import LocalStorage
 
 CASES = (

@@ -18,10 +18,10 @@ from iceberg_cases import DATA, unpack
 from iceberg_tables import SmallTable
 
 from lakemeta.errors import CommitConflictError
-from lakemeta.iceberg.manifest import DataFile, FileContent, ManifestFile
-from lakemeta.iceberg.metadata import SnapshotRef
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
-from lakemeta.iceberg.stored_manifests import read_snapshot
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent, ManifestFile
+from lakemeta.iceberg.manifests.store import read_snapshot
+from lakemeta.iceberg.spec.table_metadata import SnapshotRef
 from lakemeta.storage import LocalStorage
 
 CASE = "conflicts_v2"

@@ -10,20 +10,20 @@ import pytest
 from iceberg_cases import CASES, Case, unpack
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.delete_entries import scan_delete_manifest
-from lakemeta.iceberg.manifest_codec import read_manifest_list
-from lakemeta.iceberg.manifest_scan import scan_manifest
-from lakemeta.iceberg.metadata_json import load_metadata
-from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, partition_json, plan_groups
-from lakemeta.iceberg.scan import plan_files
-from lakemeta.iceberg.where import parse_where
+from lakemeta.iceberg.filters.sql import parse_where
+from lakemeta.iceberg.manifests.codec import read_manifest_list
+from lakemeta.iceberg.manifests.delete_entries import scan_delete_manifest
+from lakemeta.iceberg.manifests.fast_reader import scan_manifest
+from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions, partition_json, plan_groups
+from lakemeta.iceberg.scan.file_tasks import plan_files
+from lakemeta.iceberg.spec.metadata_json import load_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from lakemeta.iceberg.manifest import DataFile, ManifestEntry, ManifestFile
-    from lakemeta.iceberg.metadata import TableMetadata
+    from lakemeta.iceberg.manifests.entries import DataFile, ManifestEntry, ManifestFile
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
 DAYS = {"ts_day"}  # recorded as a number of days
 

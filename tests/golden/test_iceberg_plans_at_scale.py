@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from iceberg_values import added, spec, table
 
-from lakemeta.iceberg.manifest import DataFile, FileContent, ManifestFile
-from lakemeta.iceberg.rewrite import RewriteOptions, plan_groups
-from lakemeta.iceberg.scan import plan_files
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.types import LONG, STRING, NestedField
-from lakemeta.iceberg.where import parse_where
+from lakemeta.iceberg.filters.sql import parse_where
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent, ManifestFile
+from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions, plan_groups
+from lakemeta.iceberg.scan.file_tasks import plan_files
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.types import LONG, STRING, NestedField
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakemeta.iceberg.manifest import ManifestEntry
+    from lakemeta.iceberg.manifests.entries import ManifestEntry
 
 pytestmark = pytest.mark.slow
 

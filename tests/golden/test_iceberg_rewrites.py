@@ -16,21 +16,21 @@ import pyarrow.parquet as pq
 import pytest
 from iceberg_cases import CASES, DATA, Case, unpack
 
-from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list
-from lakemeta.iceberg.metadata_json import load_metadata, metadata_to_json
-from lakemeta.iceberg.projection import LINEAGE
-from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, plan_groups
-from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup, rewrite_group
-from lakemeta.iceberg.row_order import ZOrder, parse_row_order
-from lakemeta.iceberg.scan import FileScanTask, plan_files
-from lakemeta.iceberg.where import parse_where
+from lakemeta.iceberg.filters.sql import parse_where
+from lakemeta.iceberg.manifests.codec import read_manifest, read_manifest_list
+from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite.group_rewriter import RewriteJob, RewrittenGroup, rewrite_group
+from lakemeta.iceberg.rewrite.row_order import ZOrder, parse_row_order
+from lakemeta.iceberg.rows.projection import LINEAGE
+from lakemeta.iceberg.scan.file_tasks import FileScanTask, plan_files
+from lakemeta.iceberg.spec.metadata_json import load_metadata, metadata_to_json
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakemeta.iceberg.manifest import DataFile
-    from lakemeta.iceberg.metadata import TableMetadata
+    from lakemeta.iceberg.manifests.entries import DataFile
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
 UUID = "00000000-0000-4000-8000-000000000000"
 # What the writers of different engines are free to do: encoded sizes.

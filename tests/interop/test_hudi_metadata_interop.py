@@ -17,12 +17,12 @@ from hudi_mdt_records import listing
 from interop.engine_process import EngineUnavailableError
 from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
 
-from lakemeta.hudi.load import load_config, load_timeline
-from lakemeta.hudi.metadata import decode_cleaner_plan, encode_clean_metadata
 from lakemeta.hudi.metadata_table.rollback import roll_back
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.metadata_table.update import CleanedPartition
-from lakemeta.hudi.rollback_metadata import (
+from lakemeta.hudi.timeline.action_metadata import decode_cleaner_plan, encode_clean_metadata
+from lakemeta.hudi.timeline.loading import load_config, load_timeline
+from lakemeta.hudi.timeline.rollback_metadata import (
     RollbackPlan,
     RollbackRequest,
     encode_rollback_metadata,
@@ -33,7 +33,7 @@ from lakemeta.storage import LocalStorage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakemeta.hudi.metadata import CleanerPlan
+    from lakemeta.hudi.timeline.action_metadata import CleanerPlan
 
 pytestmark = pytest.mark.engine
 

@@ -16,8 +16,8 @@ from interop.iceberg_engine import IcebergEngine
 
 from lakemeta.errors import CommitConflictError
 from lakemeta.iceberg import IcebergTable
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.planning import Place
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

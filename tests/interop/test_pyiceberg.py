@@ -14,8 +14,8 @@ from pyiceberg.table import StaticTable
 
 from lakemeta.errors import CommitConflictError, OptionError, TableNotFoundError
 from lakemeta.iceberg import IcebergTable
-from lakemeta.iceberg.planning import Place
-from lakemeta.iceberg.pyiceberg_catalog import CatalogTableOperations
+from lakemeta.iceberg.catalogs.pyiceberg_catalog import CatalogTableOperations
+from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

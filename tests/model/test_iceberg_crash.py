@@ -16,8 +16,8 @@ from iceberg_checker import TableState
 from iceberg_tables import create_table, still_world
 
 from lakemeta.executor import LocalExecutor
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.planning import Place
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.report import Report
 from lakemeta.storage import LocalStorage

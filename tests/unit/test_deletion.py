@@ -11,8 +11,8 @@ import pytest
 
 from lakemeta.deletion import Door, Links
 from lakemeta.errors import CorruptMetadataError, LakemetaError, StorageError, UnsupportedFeatureError
-from lakemeta.hudi.doors import data_door, emptied_door, lock_door, metadata_door
-from lakemeta.iceberg import doors as iceberg_doors
+from lakemeta.hudi.files.doors import data_door, emptied_door, lock_door, metadata_door
+from lakemeta.iceberg.catalogs import doors as iceberg_doors
 from lakemeta.storage import LocalStorage, open_storage
 
 ROOT = Path(__file__).parents[2]

@@ -17,11 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakemeta import avro, unpack
-from lakemeta.avro_schema import check_schema
+from lakemeta import unpack
+from lakemeta.avro import container as avro
+from lakemeta.avro.schema import check_schema
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.jsonobject import JsonObject
-from lakemeta.iceberg.metadata_json import load_metadata
+from lakemeta.iceberg.spec.json_object import JsonObject
+from lakemeta.iceberg.spec.metadata_json import load_metadata
 from lakemeta.json_text import MAX_DEPTH, parse_json
 from lakemeta.plan import Plan, PlanHeader
 

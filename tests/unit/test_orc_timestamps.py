@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from lakemeta import orc_file
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
-from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file
-from lakemeta.orc_file import OrcFile
-from lakemeta.orc_integers import unsigned_integers
+from lakemeta.iceberg.rows.data_files import WHOLE, open_data_file
+from lakemeta.orc import file as orc_file
+from lakemeta.orc.file import OrcFile
+from lakemeta.orc.integers import unsigned_integers
 
 EPOCH = datetime(1970, 1, 1)
 FAR = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(1582, 10, 15, 0, 0, 0, 1)]

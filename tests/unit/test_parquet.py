@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemeta import thrift
 from lakemeta.errors import UnsupportedFeatureError
-from lakemeta.parquet import ParquetWriter
-from lakemeta.parquet_footer import ColumnStats, FileStats, WriteOptions
-from lakemeta.parquet_reader import open_parquet, read_batches
+from lakemeta.parquet import thrift
+from lakemeta.parquet.footer import ColumnStats, FileStats, WriteOptions
+from lakemeta.parquet.reader import open_parquet, read_batches
+from lakemeta.parquet.writer import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

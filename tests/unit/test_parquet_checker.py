@@ -12,9 +12,9 @@ import pytest
 from parquet_checker import check
 from parquet_damage import reordered
 
-from lakemeta import thrift
-from lakemeta.parquet import ParquetWriter
-from lakemeta.parquet_footer import WriteOptions, row_groups
+from lakemeta.parquet import thrift
+from lakemeta.parquet.footer import WriteOptions, row_groups
+from lakemeta.parquet.writer import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

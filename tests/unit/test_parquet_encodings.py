@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakemeta.parquet import ParquetWriter
-from lakemeta.parquet_footer import WriteOptions
+from lakemeta.parquet.footer import WriteOptions
+from lakemeta.parquet.writer import ParquetWriter
 
 ROWS = 3000
 PICKS = random.Random(5)

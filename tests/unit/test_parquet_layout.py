@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from parquet_damage import reordered
 
-from lakemeta import thrift
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.parquet import ParquetWriter
-from lakemeta.parquet_footer import WriteOptions, row_groups
-from lakemeta.parquet_layout import LostRowGroup, check_layout, lost_row_groups, read_footer
+from lakemeta.parquet import thrift
+from lakemeta.parquet.footer import WriteOptions, row_groups
+from lakemeta.parquet.layout import LostRowGroup, check_layout, lost_row_groups, read_footer
+from lakemeta.parquet.writer import ParquetWriter
 
 TABLE = pa.table(
     {

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakemeta import thrift
-from lakemeta.parquet import ParquetWriter
-from lakemeta.parquet_footer import WriteOptions, column_chunks, row_groups
+from lakemeta.parquet import thrift
+from lakemeta.parquet.footer import WriteOptions, column_chunks, row_groups
+from lakemeta.parquet.writer import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

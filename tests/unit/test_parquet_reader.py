@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakemeta import parquet_reader
-from lakemeta.parquet_reader import open_parquet, read_batches
+from lakemeta.parquet import reader as parquet_reader
+from lakemeta.parquet.reader import open_parquet, read_batches
 
 LIMIT = 256 * 1024  # bytes of a batch
 VALUE = 16 * 1024  # bytes of a text

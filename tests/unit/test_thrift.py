@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta import thrift
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.parquet import thrift
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 FLAGS = st.booleans().map(lambda flag: (thrift.TRUE if flag else thrift.FALSE, flag))

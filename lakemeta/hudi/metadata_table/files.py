@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.hudi.metadata_table.hfile import open_stored_hfile, read_pairs
 from lakemeta.hudi.metadata_table.hfile_format import corrupt
 from lakemeta.hudi.metadata_table.keys import ALL_PARTITIONS, partition_key, partition_path

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.hudi.logfile import BlockType
+from lakemeta.hudi.files.logs import BlockType
 from lakemeta.hudi.metadata_table.hfile import HFile, open_hfile
 from lakemeta.hudi.metadata_table.keys import FILE_SUFFIX_LENGTH
 from lakemeta.hudi.metadata_table.records import RecordType, decode_deleted_keys
@@ -22,7 +22,7 @@ from lakemeta.hudi.metadata_table.records import RecordType, decode_deleted_keys
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lakemeta.hudi.logfile import LogBlock
+    from lakemeta.hudi.files.logs import LogBlock
 
     Record = dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.json_text import parse_json
 

@@ -25,17 +25,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import CorruptMetadataError, PathExistsError, UnsupportedFeatureError
-from lakemeta.hudi.logfile import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
+from lakemeta.hudi.files.logs import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakemeta.hudi.metadata_table.deltacommit import new_log_file
 from lakemeta.hudi.metadata_table.update import GroupUpdate, appended_update
-from lakemeta.hudi.rollback_metadata import (
+from lakemeta.hudi.timeline.instants import State, instant_file_name
+from lakemeta.hudi.timeline.rollback_metadata import (
     ROLLBACK_VERSION,
     RollbackPlan,
     RollbackRequest,
     encode_rollback_metadata,
     encode_rollback_plan,
 )
-from lakemeta.hudi.timeline import State, instant_file_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

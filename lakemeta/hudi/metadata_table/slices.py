@@ -32,14 +32,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.hudi.filenames import LogFile, parse_log_file
-from lakemeta.hudi.logfile import CorruptBlock, HeaderKey, LogBlock, read_blocks
+from lakemeta.hudi.files.logs import CorruptBlock, HeaderKey, LogBlock, read_blocks
+from lakemeta.hudi.files.names import LogFile, parse_log_file
 from lakemeta.hudi.metadata_table.partitions import file_id_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lakemeta.hudi.timeline import Timeline
+    from lakemeta.hudi.timeline.instants import Timeline
 
 INIT_PREFIX: Final = "0" * 14
 _BASE: Final = re.compile(r"(?P<file_id>[^_.].*)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d+)\.hfile")

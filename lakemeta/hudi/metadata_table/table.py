@@ -30,9 +30,10 @@ from lakemeta.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from lakemeta.hudi.doors import metadata_door
-from lakemeta.hudi.filenames import parse_log_file
-from lakemeta.hudi.logfile import LogBlock, read_blocks
+from lakemeta.hudi.files.doors import metadata_door
+from lakemeta.hudi.files.logs import LogBlock, read_blocks
+from lakemeta.hudi.files.names import parse_log_file
+from lakemeta.hudi.files.properties import parse_properties
 from lakemeta.hudi.metadata_table.deltacommit import (
     NewLogFile,
     Precedent,
@@ -63,16 +64,15 @@ from lakemeta.hudi.metadata_table.update import (
     left_now,
     with_dropped_files,
 )
-from lakemeta.hudi.properties import parse_properties
-from lakemeta.hudi.rollback_metadata import decode_restored, decode_rollback_plan, decode_rolled_back
-from lakemeta.hudi.timeline import State, Timeline, instant_file_name, parse_instant
+from lakemeta.hudi.timeline.instants import State, Timeline, instant_file_name, parse_instant
+from lakemeta.hudi.timeline.rollback_metadata import decode_restored, decode_rollback_plan, decode_rolled_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lakemeta.hudi.files.properties import TableConfig
     from lakemeta.hudi.metadata_table.update import Left
-    from lakemeta.hudi.properties import TableConfig
-    from lakemeta.hudi.timeline import Instant
+    from lakemeta.hudi.timeline.instants import Instant
     from lakemeta.storage import Storage
 
 BASE_PATH: Final = ".hoodie/metadata"

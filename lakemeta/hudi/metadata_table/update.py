@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block
+from lakemeta.hudi.files.logs import BlockType, HeaderKey, encode_block
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
 from lakemeta.hudi.metadata_table.keys import (
     ALL_PARTITIONS,

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.hudi.archive import (
+from lakemeta.hudi.files.logs import BlockType, HeaderKey, encode_block
+from lakemeta.hudi.timeline.archive import (
     ArchivedInstant,
     LsmFile,
     manifest_files,
@@ -22,7 +23,6 @@ from lakemeta.hudi.archive import (
     read_archived_lsm,
     read_archived_v6,
 )
-from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block
 
 ENTRY = avro.schema_text(
     {

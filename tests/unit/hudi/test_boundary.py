@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from builders import at, moment, timeline
 
-from lakemeta.hudi.boundary import clean_scope, commits_since_clean, earliest_to_retain, partitions_touched
-from lakemeta.hudi.instant_times import format_instant, hours_before
-from lakemeta.hudi.metadata import CleanMetadata, CommitMetadata
+from lakemeta.hudi.clean.boundary import clean_scope, commits_since_clean, earliest_to_retain, partitions_touched
 from lakemeta.hudi.options import CleanOptions
+from lakemeta.hudi.timeline.action_metadata import CleanMetadata, CommitMetadata
+from lakemeta.hudi.timeline.times import format_instant, hours_before
 
 FIVE = tuple(f"{n} commit" for n in range(1, 6))
 

@@ -6,11 +6,11 @@ import attrs
 import pytest
 from builders import at, base, log, sized, timeline
 
-from lakemeta.hudi import clean
-from lakemeta.hudi.clean import CleanContext, plan_partition
-from lakemeta.hudi.filegroup import View
-from lakemeta.hudi.metadata import CompactionOperation
+from lakemeta.hudi.clean import rules as clean
+from lakemeta.hudi.clean.rules import CleanContext, plan_partition
 from lakemeta.hudi.options import Policy
+from lakemeta.hudi.timeline.action_metadata import CompactionOperation
+from lakemeta.hudi.view.file_groups import View
 
 COMMITS = tuple(f"{n} commit" for n in range(1, 8))
 

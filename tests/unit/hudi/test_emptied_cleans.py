@@ -15,8 +15,8 @@ from builders import TableFiles, at, base, moment, tree
 from lakemeta.errors import CorruptMetadataError, StalePlanError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.commit import InstantWriter
-from lakemeta.hudi.load import load_state
+from lakemeta.hudi.timeline.instant_writer import InstantWriter
+from lakemeta.hudi.timeline.loading import load_state
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ONE = {"hoodie.clean.commits.retained": "1"}
 
 @pytest.fixture(autouse=True)
 def _does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakemeta.hudi.load._WAITS", (0.0,))
+    monkeypatch.setattr("lakemeta.hudi.timeline.loading._WAITS", (0.0,))
 
 
 @pytest.fixture(params=[6, 9])

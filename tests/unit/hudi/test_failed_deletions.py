@@ -13,7 +13,7 @@ from faults import HookedStorage, Stubborn
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.metadata import decode_clean, decode_cleaner_plan
+from lakemeta.hudi.timeline.action_metadata import decode_clean, decode_cleaner_plan
 
 if TYPE_CHECKING:
     from lakemeta.plan import Plan

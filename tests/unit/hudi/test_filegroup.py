@@ -6,7 +6,7 @@ from builders import at, base, done, log, sized, timeline
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta.hudi.filegroup import FileGroup, View, build_file_groups
+from lakemeta.hudi.view.file_groups import FileGroup, View, build_file_groups
 
 GROUP = ("p", "a-0")
 

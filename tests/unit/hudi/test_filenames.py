@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta.hudi.filenames import is_partition_metadata, parse_base_file, parse_log_file
+from lakemeta.hudi.files.names import is_partition_metadata, parse_base_file, parse_log_file
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from hudi_failed_writes import heartbeat, server_markers
 
 from lakemeta.errors import CommitConflictError, StalePlanError
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.heartbeat import Heartbeat
-from lakemeta.hudi.lock import FILE_SYSTEM
+from lakemeta.hudi.timeline.heartbeats import Heartbeat
+from lakemeta.hudi.timeline.locks import FILE_SYSTEM
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

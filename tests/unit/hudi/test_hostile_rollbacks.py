@@ -11,7 +11,7 @@ from lakemeta.deletion import Door
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.doors import block_door
+from lakemeta.hudi.files.doors import block_door
 from lakemeta.plan import Delete, DeletePartition, Plan
 from lakemeta.storage import LocalStorage
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.hudi.commit import next_instant
-from lakemeta.hudi.instant_times import moment_of
+from lakemeta.hudi.timeline.instant_writer import next_instant
+from lakemeta.hudi.timeline.times import moment_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

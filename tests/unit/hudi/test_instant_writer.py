@@ -9,8 +9,8 @@ import pytest
 from builders import TableFiles, at, moment
 
 from lakemeta.errors import StalePlanError
-from lakemeta.hudi.commit import InstantWriter
-from lakemeta.hudi.load import load_config
+from lakemeta.hudi.timeline.instant_writer import InstantWriter
+from lakemeta.hudi.timeline.loading import load_config
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lakemeta.hudi.instant_times import format_instant, hours_before, timezone
+from lakemeta.hudi.files.properties import TableConfig
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.properties import TableConfig
+from lakemeta.hudi.timeline.times import format_instant, hours_before, timezone
 
 
 def test_local_times_follow_the_changes_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

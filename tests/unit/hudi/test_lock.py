@@ -23,9 +23,9 @@ from lakemeta.errors import (
 )
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.lock import FILE_SYSTEM, IN_PROCESS, STORAGE_BASED, ZOOKEEPER, TableLock, table_lock
+from lakemeta.hudi.files.place import Place
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.place import Place
+from lakemeta.hudi.timeline.locks import FILE_SYSTEM, IN_PROCESS, STORAGE_BASED, ZOOKEEPER, TableLock, table_lock
 from lakemeta.storage import LocalStorage, open_storage
 
 OCC = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.hudi.logfile import (
+from lakemeta.hudi.files.logs import (
     MAGIC,
     BlockType,
     CorruptBlock,

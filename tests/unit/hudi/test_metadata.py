@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.hudi.metadata import (
+from lakemeta.hudi.timeline.action_metadata import (
     CleanerPlan,
     CleanPlanFile,
     CompactionOperation,

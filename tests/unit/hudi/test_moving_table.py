@@ -25,7 +25,7 @@ LAZY = {"hoodie.clean.commits.retained": "1", "hoodie.clean.failed.writes.policy
 
 @pytest.fixture(autouse=True)
 def _looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakemeta.hudi.load._WAITS", (0.0, 0.0))
+    monkeypatch.setattr("lakemeta.hudi.timeline.loading._WAITS", (0.0, 0.0))
 
 
 @pytest.fixture(params=[6, 9])

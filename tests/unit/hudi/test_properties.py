@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
-from lakemeta.hudi.properties import TableConfig, format_properties, parse_properties, parse_table_config
+from lakemeta.hudi.files.properties import TableConfig, format_properties, parse_properties, parse_table_config
 
 NAMED = {"hoodie.table.name": "t", "hoodie.table.version": "9", "hoodie.table.type": "COPY_ON_WRITE"}
 

@@ -10,7 +10,7 @@ from builders import TableFiles, at, avro, base, clean_metadata, clean_plan, com
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.metadata import (
+from lakemeta.hudi.timeline.action_metadata import (
     decode_clean,
     decode_cleaner_plan,
     decode_commit,
@@ -19,8 +19,8 @@ from lakemeta.hudi.metadata import (
     decode_requested_clustering,
     decode_savepoint,
 )
-from lakemeta.hudi.record import Record
-from lakemeta.hudi.rollback_metadata import decode_rollback_plan, decode_rolled_back
+from lakemeta.hudi.timeline.fields import Record
+from lakemeta.hudi.timeline.rollback_metadata import decode_rollback_plan, decode_rolled_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable

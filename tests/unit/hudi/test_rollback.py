@@ -12,7 +12,7 @@ from hudi_failed_writes import direct_markers, heartbeat, inflight_updates, log_
 
 from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFeatureError
 from lakemeta.hudi import HudiTable
-from lakemeta.hudi.logfile import LogBlock, read_blocks
+from lakemeta.hudi.files.logs import LogBlock, read_blocks
 from lakemeta.plan import Keep
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.hudi.timeline import ACTIONS, Instant, State, Timeline, instant_file_name, parse_instant
+from lakemeta.hudi.timeline.instants import ACTIONS, Instant, State, Timeline, instant_file_name, parse_instant
 
 TIMES = st.integers(0, 10**17 - 1).map(lambda n: f"{n:017d}")
 

@@ -9,11 +9,11 @@ from iceberg_checker import TableState
 from iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CommitConflictError, CommitStateUnknownError, StorageError
-from lakemeta.iceberg.commit import commit
-from lakemeta.iceberg.new_manifests import NewManifests
-from lakemeta.iceberg.new_snapshot import next_snapshot
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
-from lakemeta.iceberg.stored_manifests import StoredManifests
+from lakemeta.iceberg.commit.committer import commit
+from lakemeta.iceberg.commit.new_manifests import NewManifests
+from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.storage import LocalStorage
 
 

@@ -10,10 +10,10 @@ from iceberg_checker import TableState
 from iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CommitConflictError
-from lakemeta.iceberg.manifest import DataFile, FileContent
-from lakemeta.iceberg.metadata import SnapshotRef
-from lakemeta.iceberg.metadata_update import add_snapshot
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.spec.metadata_update import add_snapshot
+from lakemeta.iceberg.spec.table_metadata import SnapshotRef
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.arrow import arrow_schema
-from lakemeta.iceberg.datafile_reader import WHOLE, open_data_file
-from lakemeta.iceberg.projection import projection
-from lakemeta.iceberg.types import NestedField as Field
+from lakemeta.iceberg.rows.arrow import arrow_schema
+from lakemeta.iceberg.rows.data_files import WHOLE, open_data_file
+from lakemeta.iceberg.rows.projection import projection
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.types import NestedField as Field
 
 FIELDS = (
     Field(1, "id", t.LONG),

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg.delete_filter import DeletedRows, add_position_deletes, equality_deletes, key_columns
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.types import LONG, STRING, NestedField, StructType
+from lakemeta.iceberg.rows.delete_filter import DeletedRows, add_position_deletes, equality_deletes, key_columns
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.types import LONG, STRING, NestedField, StructType
 
 KEYS = st.tuples(st.none() | st.integers(0, 3), st.none() | st.sampled_from(["", "a", "b"]), st.none() | st.booleans())
 TYPES = (pa.int64(), pa.string(), pa.bool_())

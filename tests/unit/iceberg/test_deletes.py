@@ -10,10 +10,10 @@ from iceberg_manifests import written
 from iceberg_values import added, data_file, delete_file, spec, table
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.delete_entries import partition_key, referenced_data_file, scan_delete_manifest
-from lakemeta.iceberg.deletes import DeleteFileIndex
-from lakemeta.iceberg.manifest import FILE_PATH_ID, DataFile, FileContent, ManifestContent
-from lakemeta.iceberg.manifest_codec import read_manifest
+from lakemeta.iceberg.manifests.codec import read_manifest
+from lakemeta.iceberg.manifests.delete_entries import partition_key, referenced_data_file, scan_delete_manifest
+from lakemeta.iceberg.manifests.entries import FILE_PATH_ID, DataFile, FileContent, ManifestContent
+from lakemeta.iceberg.scan.delete_index import DeleteFileIndex
 
 PARTITIONED = table(spec((2, "identity")))
 EQUALITY = FileContent.EQUALITY_DELETES
@@ -145,8 +145,8 @@ OPTIONAL = table(spec((1, "identity")))
 )
 def test_metrics_prune_equality_deletes(data: Any, deleted: Any, touched: bool) -> None:
     """A delete is left out where ranges do not meet, unless null was deleted and may be there."""
-    from lakemeta.iceberg.schema import Schema
-    from lakemeta.iceberg.types import LONG, NestedField
+    from lakemeta.iceberg.spec.schema import Schema
+    from lakemeta.iceberg.spec.types import LONG, NestedField
 
     metadata = table(schema=Schema((NestedField(1, "id", LONG),)))
     found = applied(data_file(**data), 1, [(equality("e", partition=(), **deleted), 2)], metadata)

@@ -13,12 +13,12 @@ from iceberg_tables import SmallTable, create_table
 from parquet_damage import reordered
 
 from lakemeta.iceberg import IcebergTable
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
     from lakemeta.finding import Finding
-    from lakemeta.iceberg.manifest import DataFile
+    from lakemeta.iceberg.manifests.entries import DataFile
 
 ROWS = 400
 

@@ -10,12 +10,12 @@ from iceberg_filters import FILTERS, MISSING, ROWS, SPECS, matches, measured, pa
 from iceberg_values import SCHEMA, data_file, spec, table
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg import values
-from lakemeta.iceberg.evaluators import file_may_match, manifest_may_match, partition_filter, project
-from lakemeta.iceberg.expressions import TRUE, Expression
-from lakemeta.iceberg.manifest_codec import summarise
-from lakemeta.iceberg.types import DOUBLE, Type
-from lakemeta.iceberg.where import parse_where
+from lakemeta.iceberg.filters.expressions import TRUE, Expression
+from lakemeta.iceberg.filters.inclusive import file_may_match, manifest_may_match, partition_filter, project
+from lakemeta.iceberg.filters.sql import parse_where
+from lakemeta.iceberg.manifests.codec import summarise
+from lakemeta.iceberg.spec import values
+from lakemeta.iceberg.spec.types import DOUBLE, Type
 
 
 @given(FILTERS, SPECS, ROWS)

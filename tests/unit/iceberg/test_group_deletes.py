@@ -15,15 +15,15 @@ from iceberg_tables import PATH_ID, SmallTable, create_table
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.iceberg import IcebergTable
-from lakemeta.iceberg.manifest import DataFile, FileContent
-from lakemeta.iceberg.metadata import TableMetadata
-from lakemeta.iceberg.rewrite import RewriteGroup
-from lakemeta.iceberg.rewrite_group import RewriteJob, rewrite_group
-from lakemeta.iceberg.scan import FileScanTask
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
-from lakemeta.iceberg.types import INT, LONG, STRING, ListType, StructType
-from lakemeta.iceberg.types import NestedField as Field
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup
+from lakemeta.iceberg.rewrite.group_rewriter import RewriteJob, rewrite_group
+from lakemeta.iceberg.scan.file_tasks import FileScanTask
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.table_metadata import TableMetadata
+from lakemeta.iceberg.spec.types import INT, LONG, STRING, ListType, StructType
+from lakemeta.iceberg.spec.types import NestedField as Field
 from lakemeta.storage import LocalStorage
 
 ALL = {"rewrite-all": "true"}

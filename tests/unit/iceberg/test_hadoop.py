@@ -16,9 +16,9 @@ from lakemeta.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.metadata import MetadataLogEntry
-from lakemeta.iceberg.metadata_json import dump_metadata
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.spec.metadata_json import dump_metadata
+from lakemeta.iceberg.spec.table_metadata import MetadataLogEntry
 from lakemeta.storage import LocalStorage
 
 

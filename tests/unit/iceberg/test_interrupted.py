@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from iceberg_tables import create_table, still_world
 
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.planning import Place
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.report import Report
 from lakemeta.storage import LocalStorage

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.job_options import JobOptions
+from lakemeta.iceberg.rewrite.options import JobOptions
 
 
 def test_defaults_are_the_engines():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg.locations import file_key, same_location, store_path, whole, within
+from lakemeta.iceberg.spec.locations import file_key, same_location, store_path, whole, within
 
 
 @pytest.mark.parametrize(

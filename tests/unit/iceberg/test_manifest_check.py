@@ -10,12 +10,12 @@ import pytest
 from fuzz.memory import MemoryTable
 from iceberg_tables import create_table
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.manifest_check import check_entry_schema
-from lakemeta.iceberg.manifest_codec import read_manifest, read_manifest_list, write_manifest_list
-from lakemeta.iceberg.manifest_scan import scan_manifest
-from lakemeta.iceberg.transforms import Transform
+from lakemeta.iceberg.manifests.checks import check_entry_schema
+from lakemeta.iceberg.manifests.codec import read_manifest, read_manifest_list, write_manifest_list
+from lakemeta.iceberg.manifests.fast_reader import scan_manifest
+from lakemeta.iceberg.spec.transforms import Transform
 
 
 def damaged(data: bytes, change: Callable[[str], str]) -> bytes:

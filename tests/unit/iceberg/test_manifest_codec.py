@@ -14,28 +14,28 @@ from iceberg_cases import CASES, unpack
 from iceberg_manifests import COUNTS, entries, files, manifests_of, written
 from iceberg_values import added, data_file, spec, table
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg.manifest import (
-    EntryStatus,
-    ManifestContent,
-    ManifestEntry,
-    PartitionFieldSummary,
-)
-from lakemeta.iceberg.manifest_codec import (
+from lakemeta.iceberg.manifests.avro_schemas import avro_name, avro_record, manifest_entry_type, manifest_list_type
+from lakemeta.iceberg.manifests.codec import (
     read_manifest,
     read_manifest_list,
     summarise,
     write_manifest,
     write_manifest_list,
 )
-from lakemeta.iceberg.manifest_entries import EntryLayout
-from lakemeta.iceberg.manifest_move import read_to_move
-from lakemeta.iceberg.manifest_scan import scan_manifest
-from lakemeta.iceberg.manifest_schema import avro_name, avro_record, manifest_entry_type, manifest_list_type
-from lakemeta.iceberg.metadata_json import load_metadata
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.types import DOUBLE, STRING, UUID, DecimalType, FixedType, NestedField, StructType
+from lakemeta.iceberg.manifests.entries import (
+    EntryStatus,
+    ManifestContent,
+    ManifestEntry,
+    PartitionFieldSummary,
+)
+from lakemeta.iceberg.manifests.entry_writer import EntryLayout
+from lakemeta.iceberg.manifests.fast_reader import scan_manifest
+from lakemeta.iceberg.manifests.raw_copy import read_to_move
+from lakemeta.iceberg.spec.metadata_json import load_metadata
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.types import DOUBLE, STRING, UUID, DecimalType, FixedType, NestedField, StructType
 
 if TYPE_CHECKING:
     pass

@@ -20,11 +20,11 @@ from iceberg_values import added, data_file
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg import IcebergTable
-from lakemeta.iceberg.manifest import EntryStatus, ManifestContent, ManifestFile
-from lakemeta.iceberg.manifest_codec import summarise
-from lakemeta.iceberg.manifest_lines import check_entries, check_line
-from lakemeta.iceberg.stored_manifests import StoredManifests
-from lakemeta.iceberg.types import LONG, STRING
+from lakemeta.iceberg.manifests.codec import summarise
+from lakemeta.iceberg.manifests.entries import EntryStatus, ManifestContent, ManifestFile
+from lakemeta.iceberg.manifests.lines import check_entries, check_line
+from lakemeta.iceberg.manifests.store import StoredManifests
+from lakemeta.iceberg.spec.types import LONG, STRING
 from lakemeta.storage import LocalStorage
 
 Line = dict[str, Any]

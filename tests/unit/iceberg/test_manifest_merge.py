@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta.iceberg.manifest import ManifestFile
-from lakemeta.iceberg.manifest_merge import MergePolicy, merge_bins
+from lakemeta.iceberg.commit.manifest_merge import MergePolicy, merge_bins
+from lakemeta.iceberg.manifests.entries import ManifestFile
 
 
 def manifest(name: str, length: int = 10, spec_id: int = 0) -> ManifestFile:

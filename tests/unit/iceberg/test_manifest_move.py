@@ -12,19 +12,19 @@ from iceberg_cases import CASES, unpack
 from iceberg_manifests import COUNTS, entries, files, manifests_of, written
 from iceberg_values import added, data_file, spec, table
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.manifest import EntryStatus, FileContent, ManifestContent, ManifestEntry, file_key
-from lakemeta.iceberg.manifest_codec import read_manifest, write_manifest
-from lakemeta.iceberg.manifest_entries import EntryLayout
-from lakemeta.iceberg.manifest_filter import Removal, filter_entries, merge_entries
-from lakemeta.iceberg.manifest_move import read_to_move
+from lakemeta.iceberg.commit.manifest_filter import Removal, filter_entries, merge_entries
+from lakemeta.iceberg.manifests.codec import read_manifest, write_manifest
+from lakemeta.iceberg.manifests.entries import EntryStatus, FileContent, ManifestContent, ManifestEntry, file_key
+from lakemeta.iceberg.manifests.entry_writer import EntryLayout
+from lakemeta.iceberg.manifests.raw_copy import read_to_move
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from lakemeta.iceberg.metadata import TableMetadata
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
 FIELDS = ((2, "identity"), (1, "bucket[4]"))
 NEW = 8  # the snapshot that moves

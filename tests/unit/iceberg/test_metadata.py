@@ -12,8 +12,8 @@ from iceberg_cases import CASES, read_json, unpack
 from iceberg_values import table
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg.metadata import Snapshot, SnapshotRef
-from lakemeta.iceberg.metadata_json import dump_metadata, load_metadata, metadata_from_json, metadata_to_json
+from lakemeta.iceberg.spec.metadata_json import dump_metadata, load_metadata, metadata_from_json, metadata_to_json
+from lakemeta.iceberg.spec.table_metadata import Snapshot, SnapshotRef
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -7,13 +7,13 @@ import struct
 import pytest
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.metrics import COUNTS, FULL, NONE, MetricsModes, file_metrics, metrics_modes
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.spec import SortField, SortOrder
-from lakemeta.iceberg.transforms import Transform
-from lakemeta.iceberg.types import NestedField as Field
-from lakemeta.parquet_footer import ColumnStats, FileStats
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.partitioning import SortField, SortOrder
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.transforms import Transform
+from lakemeta.iceberg.spec.types import NestedField as Field
+from lakemeta.iceberg.write.metrics import COUNTS, FULL, NONE, MetricsModes, file_metrics, metrics_modes
+from lakemeta.parquet.footer import ColumnStats, FileStats
 
 SCHEMA = Schema(
     (

@@ -11,9 +11,9 @@ from iceberg_checker import TableState
 from iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, OptionError
-from lakemeta.iceberg.metadata import SnapshotRef
-from lakemeta.iceberg.metadata_json import dump_metadata
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.spec.metadata_json import dump_metadata
+from lakemeta.iceberg.spec.table_metadata import SnapshotRef
 from lakemeta.storage import LocalStorage
 
 

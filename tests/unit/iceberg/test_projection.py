@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.arrow import arrow_schema, arrow_type, parquet_schema
-from lakemeta.iceberg.projection import LINEAGE, Lineage, projection
-from lakemeta.iceberg.promotion import may_become
-from lakemeta.iceberg.schema import MappedField
-from lakemeta.iceberg.types import NestedField as Field
+from lakemeta.iceberg.rows.arrow import arrow_schema, arrow_type, parquet_schema
+from lakemeta.iceberg.rows.projection import LINEAGE, Lineage, projection
+from lakemeta.iceberg.rows.promotion import may_become
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.schema import MappedField
+from lakemeta.iceberg.spec.types import NestedField as Field
 
 
 def file_of(rows: list[dict[str, Any]], *fields: Field) -> pa.RecordBatch:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.delete_filter import DeletedRows
-from lakemeta.iceberg.puffin import deletion_vector
+from lakemeta.iceberg.rows.delete_filter import DeletedRows
+from lakemeta.iceberg.rows.deletion_vectors import deletion_vector
 
 ROWS = 200_000
 POSITIONS = st.builds(

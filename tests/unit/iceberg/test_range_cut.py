@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta.iceberg.range_cut import RangeCut
+from lakemeta.iceberg.rewrite.range_cut import RangeCut
 
 
 def cut(values: list[Any], ranges: int, *, together: int = 1, seed: int = 0, batch: int = 1000) -> list[list[Any]]:

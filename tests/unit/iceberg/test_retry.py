@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.retry import RetryPolicy
+from lakemeta.iceberg.commit.retry import RetryPolicy
 
 
 def test_waits_double_up_to_the_maximum():

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from iceberg_values import data_file, delete_file, spec, table, task
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
-from lakemeta.iceberg.options import fraction, reject_unknown, small, truth, whole
-from lakemeta.iceberg.rewrite import OPTIONS, RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite.bin_pack import OPTIONS, RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.spec.options import fraction, reject_unknown, small, truth, whole
 from lakemeta.plan import operation_to_json
 
 SMALL = {"target-file-size-bytes": "1000"}  # so files from 750 to 1800 bytes are fine

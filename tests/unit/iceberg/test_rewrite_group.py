@@ -16,20 +16,20 @@ import pytest
 from iceberg_tables import SmallTable, create_table, encoded
 
 from lakemeta.errors import CorruptMetadataError, StorageError, UnsupportedFeatureError
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.arrow import arrow_schema
-from lakemeta.iceberg.manifest import DataFile, FileContent
-from lakemeta.iceberg.metadata import TableMetadata
-from lakemeta.iceberg.rewrite import RewriteGroup, RewriteOptions, plan_groups
-from lakemeta.iceberg.rewrite_group import RewriteJob, RewrittenGroup, rewrite_group
-from lakemeta.iceberg.row_order import parse_row_order
-from lakemeta.iceberg.scan import FileScanTask
-from lakemeta.iceberg.scanning import scan
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
-from lakemeta.iceberg.spec import PartitionField, PartitionSpec
-from lakemeta.iceberg.transforms import Transform
-from lakemeta.iceberg.types import NestedField as Field
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite.group_rewriter import RewriteJob, RewrittenGroup, rewrite_group
+from lakemeta.iceberg.rewrite.row_order import parse_row_order
+from lakemeta.iceberg.rows.arrow import arrow_schema
+from lakemeta.iceberg.scan.file_tasks import FileScanTask
+from lakemeta.iceberg.scan.stored_scan import scan
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.partitioning import PartitionField, PartitionSpec
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.table_metadata import TableMetadata
+from lakemeta.iceberg.spec.transforms import Transform
+from lakemeta.iceberg.spec.types import NestedField as Field
 from lakemeta.storage import LocalStorage
 
 UUID = "0b0b0b0b-0000-4000-8000-000000000000"

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lakemeta.iceberg.rollover import BufferLimits, Rollover, decimal_bytes, plain_bytes
+from lakemeta.iceberg.write.rollover import BufferLimits, Rollover, decimal_bytes, plain_bytes
 
 MIB = 1024 * 1024
 USUAL = BufferLimits(128 * MIB, MIB, 20_000, 100, 10_000)

@@ -25,20 +25,20 @@ from iceberg_tables import SmallTable, create_table, encoded
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.iceberg import IcebergTable
-from lakemeta.iceberg import apply as apply_module
-from lakemeta.iceberg.datafile_reader import OpenFile
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.manifest import DataFile, FileContent
-from lakemeta.iceberg.planning import Place
-from lakemeta.iceberg.row_account import (
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.rewrite import apply as apply_module
+from lakemeta.iceberg.rewrite.planner import Place
+from lakemeta.iceberg.rows.data_files import OpenFile
+from lakemeta.iceberg.rows.row_account import (
     InputRows,
     check_entry,
     check_group,
     check_replaced,
     inputs_by_path,
 )
-from lakemeta.iceberg.scan import FileScanTask
-from lakemeta.iceberg.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.scan.file_tasks import FileScanTask
 from lakemeta.storage import LocalStorage
 
 ALL = {"rewrite-all": "true"}
@@ -322,7 +322,7 @@ def test_the_driver_counts_too(
     """A worker's account that does not add up fails its group, whose files go."""
     table = table_of(tmp_path / "t", files)
     before = contents(table)
-    monkeypatch.setattr("lakemeta.iceberg.rewrite_group.check_group", lambda *_: None)
+    monkeypatch.setattr("lakemeta.iceberg.rewrite.group_rewriter.check_group", lambda *_: None)
     for name in ("rewrite_here", "rewrite_elsewhere"):
         monkeypatch.setattr(apply_module, name, losing_a_row(getattr(apply_module, name)))
     opened = IcebergTable.open(table.root)

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.row_order import ZOrder, parse_row_order
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.sort_columns import sort_columns, z_values
-from lakemeta.iceberg.spec import PartitionField, PartitionSpec, SortField, SortOrder
-from lakemeta.iceberg.transforms import Transform
-from lakemeta.iceberg.types import NestedField, StructType
+from lakemeta.iceberg.rewrite.row_order import ZOrder, parse_row_order
+from lakemeta.iceberg.rewrite.sort_columns import sort_columns, z_values
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.partitioning import PartitionField, PartitionSpec, SortField, SortOrder
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.transforms import Transform
+from lakemeta.iceberg.spec.types import NestedField, StructType
 
 SCHEMA = Schema(
     (

@@ -9,10 +9,10 @@ import pytest
 from iceberg_values import SCHEMA, added, data_file, delete_file, spec, table
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.manifest import EntryStatus, FileContent, ManifestContent, ManifestEntry, ManifestFile
-from lakemeta.iceberg.manifest_codec import summarise
-from lakemeta.iceberg.scan import plan_files
-from lakemeta.iceberg.where import parse_where
+from lakemeta.iceberg.filters.sql import parse_where
+from lakemeta.iceberg.manifests.codec import summarise
+from lakemeta.iceberg.manifests.entries import EntryStatus, FileContent, ManifestContent, ManifestEntry, ManifestFile
+from lakemeta.iceberg.scan.file_tasks import plan_files
 
 METADATA = table(spec((2, "identity")))
 

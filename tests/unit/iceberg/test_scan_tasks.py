@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lakemeta.iceberg.manifest import DataFile, FileContent
-from lakemeta.iceberg.scan import FileScanTask
-from lakemeta.iceberg.scan_tasks import FileSplit, Packing, scan_tasks
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.scan.file_tasks import FileScanTask
+from lakemeta.iceberg.scan.splits import FileSplit, Packing, scan_tasks
 
 
 def task(name: str, size: int, offsets: tuple[int, ...] | None = None, deletes: int = 0, kind: str = "PARQUET"):

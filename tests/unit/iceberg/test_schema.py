@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from iceberg_values import SCHEMA, spec, table
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.schema import (
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.partitioning import (
+    PartitionSpec,
+    sort_order_from_json,
+    sort_order_to_json,
+    spec_from_json,
+    spec_to_json,
+)
+from lakemeta.iceberg.spec.schema import (
     MappedField,
     Schema,
     name_mapping_from_json,
@@ -19,13 +26,6 @@ from lakemeta.iceberg.schema import (
     schema_to_json,
     type_from_json,
     type_to_json,
-)
-from lakemeta.iceberg.spec import (
-    PartitionSpec,
-    sort_order_from_json,
-    sort_order_to_json,
-    spec_from_json,
-    spec_to_json,
 )
 
 NAMES = ["boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "timestamp_ns"]

@@ -9,7 +9,7 @@ import pytest
 from iceberg_values import data_file, table, task
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.split_combine import SplitCombineOptions, is_asked_for, plan_split_combine
+from lakemeta.iceberg.rewrite.split_combine import SplitCombineOptions, is_asked_for, plan_split_combine
 
 MIB = 1024 * 1024
 

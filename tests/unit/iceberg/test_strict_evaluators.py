@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from iceberg_filters import FILTERS, MISSING, ROWS, SPECS, matches, measured, partition_of
 from iceberg_values import SCHEMA, data_file, spec
 
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.evaluators import file_may_match, partition_filter
-from lakemeta.iceberg.expressions import TRUE, Expression, Predicate
-from lakemeta.iceberg.strict_evaluators import all_rows_match, file_must_match, project_strict
-from lakemeta.iceberg.where import parse_where
+from lakemeta.iceberg.filters.expressions import TRUE, Expression, Predicate
+from lakemeta.iceberg.filters.inclusive import file_may_match, partition_filter
+from lakemeta.iceberg.filters.sql import parse_where
+from lakemeta.iceberg.filters.strict import all_rows_match, file_must_match, project_strict
+from lakemeta.iceberg.spec import types as t
 
 NAN = float("nan")
 

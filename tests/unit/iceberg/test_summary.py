@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from lakemeta.iceberg.manifest import DataFile, FileContent
-from lakemeta.iceberg.summary import Changes, totals
+from lakemeta.iceberg.commit.summary import Changes, totals
+from lakemeta.iceberg.manifests.entries import DataFile, FileContent
 
 
 def file(content=FileContent.DATA, *, records=10, size=100, partition=("a",), form="PARQUET", blob=None):

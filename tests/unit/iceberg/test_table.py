@@ -23,8 +23,8 @@ from lakemeta.errors import (
 )
 from lakemeta.executor import batched
 from lakemeta.iceberg import IcebergTable
-from lakemeta.iceberg.hadoop import HadoopTableOperations
-from lakemeta.iceberg.planning import Place
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.plan import Plan
 from lakemeta.storage import LocalStorage
 
@@ -147,7 +147,7 @@ def test_a_filter_picks_files(small):
 
 def test_a_branch_is_rewritten_alone(small):
     """branch=NAME plans on that branch and commits to it; an unknown one is refused."""
-    from lakemeta.iceberg.metadata import SnapshotRef
+    from lakemeta.iceberg.spec.table_metadata import SnapshotRef
 
     base = small.operations.refresh()
     refs = {**base.metadata.refs, "audit": SnapshotRef(small.head.snapshot_id, "branch")}

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.arrow import arrow_type
-from lakemeta.iceberg.transform_arrays import python_values, transform_array
-from lakemeta.iceberg.transforms import Transform, fits
+from lakemeta.iceberg.rows.arrow import arrow_type
+from lakemeta.iceberg.rows.transform_arrays import python_values, transform_array
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.transforms import Transform, fits
 
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     t.INT: st.integers(-(2**31), 2**31 - 1),

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.transforms import Transform, bucket_hash, fits, java_float
-from lakemeta.iceberg.values import day_from_text, timestamp_from_text
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.transforms import Transform, bucket_hash, fits, java_float
+from lakemeta.iceberg.spec.values import day_from_text, timestamp_from_text
 
 TS = timestamp_from_text("2017-11-16T22:31:08", 6)
 

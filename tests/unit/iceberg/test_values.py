@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.values import (
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.values import (
     civil_from_day,
     from_bytes,
     from_json,

@@ -9,8 +9,7 @@ import pytest
 from iceberg_values import SCHEMA
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg import types as t
-from lakemeta.iceberg.expressions import (
+from lakemeta.iceberg.filters.expressions import (
     FALSE,
     TRUE,
     Always,
@@ -23,8 +22,9 @@ from lakemeta.iceberg.expressions import (
     negate,
     or_,
 )
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.where import parse_where
+from lakemeta.iceberg.filters.sql import parse_where
+from lakemeta.iceberg.spec import types as t
+from lakemeta.iceberg.spec.schema import Schema
 
 NULL_SAFE = ("and", ("name", "eq", "a"), ("name", "not-null"))
 WIDE = Schema(

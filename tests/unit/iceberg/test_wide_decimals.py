@@ -7,9 +7,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta.iceberg import values
-from lakemeta.iceberg.transforms import Transform
-from lakemeta.iceberg.types import DecimalType
+from lakemeta.iceberg.spec import values
+from lakemeta.iceberg.spec.transforms import Transform
+from lakemeta.iceberg.spec.types import DecimalType
 
 WIDE = DecimalType(38, 4)
 NUMBERS = st.integers(-(10**38) + 10, 10**38 - 1)

@@ -6,10 +6,10 @@ import attrs
 import pytest
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
-from lakemeta.iceberg.rollover import BufferLimits
-from lakemeta.iceberg.schema import Schema
-from lakemeta.iceberg.types import BOOLEAN, INT, STRING, UNKNOWN, ListType, MapType, NestedField, StructType
-from lakemeta.iceberg.write_settings import (
+from lakemeta.iceberg.spec.schema import Schema
+from lakemeta.iceberg.spec.types import BOOLEAN, INT, STRING, UNKNOWN, ListType, MapType, NestedField, StructType
+from lakemeta.iceberg.write.rollover import BufferLimits
+from lakemeta.iceberg.write.settings import (
     buffer_limits,
     check_format,
     data_location,

@@ -13,9 +13,9 @@ from hudi_mdt_records import SCHEMA, T1, files, hfile, log
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError, LakemetaError
-from lakemeta.hudi.logfile import LogBlock, read_blocks
+from lakemeta.hudi.files.logs import LogBlock, read_blocks
 from lakemeta.hudi.metadata_table import files as reading
 from lakemeta.hudi.metadata_table import hfile_writer
 from lakemeta.hudi.metadata_table.files import FilesPartition

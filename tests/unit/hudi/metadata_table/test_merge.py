@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.hudi.logfile import BlockType, HeaderKey, encode_block, read_blocks
+from lakemeta.hudi.files.logs import BlockType, HeaderKey, encode_block, read_blocks
 from lakemeta.hudi.metadata_table.hfile import open_hfile
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
 from lakemeta.hudi.metadata_table.merge import Layer, log_layers, records_about_files
@@ -19,7 +19,7 @@ from lakemeta.hudi.metadata_table.records import (
     encode_deleted_keys,
 )
 from lakemeta.hudi.metadata_table.slices import Validity, counted_blocks, newest_slices
-from lakemeta.hudi.timeline import Timeline, parse_instant
+from lakemeta.hudi.timeline.instants import Timeline, parse_instant
 
 T2, T3, T4 = (f"2026010100000000{i}" for i in range(2, 5))
 

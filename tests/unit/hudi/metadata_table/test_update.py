@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from lakemeta import avro
+from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.hudi.logfile import BlockType, LogBlock, read_blocks
+from lakemeta.hudi.files.logs import BlockType, LogBlock, read_blocks
 from lakemeta.hudi.metadata_table.deltacommit import encode_deltacommit, new_log_file, read_precedent
 from lakemeta.hudi.metadata_table.hfile import open_hfile
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
@@ -24,7 +24,7 @@ from lakemeta.hudi.metadata_table.update import (
     index_update,
     with_dropped_files,
 )
-from lakemeta.hudi.timeline import Timeline
+from lakemeta.hudi.timeline.instants import Timeline
 
 T = "20260101000000009"
 LISTING = {"p": {"a": 1, "b": 2}, "q": {"c": 3}}

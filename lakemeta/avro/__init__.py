@@ -1,0 +1,1 @@
+"""Avro: container files, data and schemas of strangers, read with care."""

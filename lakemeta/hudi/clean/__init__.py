@@ -1,0 +1,1 @@
+"""Cleans: what may go, planning, checking and executing them."""

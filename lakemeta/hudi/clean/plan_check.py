@@ -1,0 +1,145 @@
+"""Checks what a clean plan names, ours or another writer's, before anything of it is deleted (I/O).
+
+Rules of this module:
+
+1. Every path must be a data file's inside the table, in the partition it is listed under and not in ``.hoodie``; every
+   dropped partition a directory of the table. Both must be what :mod:`lakemeta.hudi.files.doors` lets through, and not
+   in another table that lies in this one.
+2. No completed savepoint may name a file of it.
+3. The earliest commit to retain is an instant, no later than the newest completed commit.
+4. What must stay as the table is now (:mod:`lakemeta.hudi.clean.live`) may not be named. Its partitions are listed for
+   that, each on its own and where batches of work run.
+
+A plan that breaks one of these is refused as a whole.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.executor import nearby
+from lakemeta.hudi.clean.decision import clean_context
+from lakemeta.hudi.clean.live import still_needed
+from lakemeta.hudi.files.names import parse_base_file, parse_log_file
+from lakemeta.hudi.options import CleanOptions, Policy
+from lakemeta.hudi.timeline.instants import is_instant
+from lakemeta.hudi.view.listing import is_metadata, list_partition, other_table
+from lakemeta.paths import inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakemeta.deletion import Door
+    from lakemeta.executor import Executor
+    from lakemeta.hudi.clean.rules import CleanContext
+    from lakemeta.hudi.files.names import BaseFile, LogFile
+    from lakemeta.hudi.timeline.action_metadata import CleanerPlan
+    from lakemeta.hudi.timeline.state import TableState
+
+    _Planned = tuple[str, frozenset[str]]  # a partition and names of files in it
+
+_BATCH = 8
+_ADVICE = "if another writer left this plan, delete its .clean.requested and .clean.inflight files; then clean again"
+
+
+def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, executor: Executor) -> dict[str, list[str]]:
+    """The store paths of a plan by partition, all of which may go.
+
+    Raises CorruptMetadataError or UnsupportedFeatureError, with nothing done, if one may not.
+    """
+    checked = check_names(root, plan, state)
+    door.check_files(path for listed in checked.values() for path in listed)
+    for partition in filter(None, plan.partitions_to_delete or ()):
+        door.check_directory(f"{root}/{partition}")
+        if (other := other_table(door.storage, root, partition)) is not None:
+            raise CorruptMetadataError(f"the clean plan drops {partition}, but {other} is another table; {_ADVICE}")
+    planned = [(p, frozenset(path.rpartition("/")[2] for path in paths)) for p, paths in checked.items()]
+    work = partial(_judge, door, root, _context(plan, state), _needed(plan, state))
+    where = executor if len(planned) > _BATCH else nearby(executor)
+    for partition, name, why in where.map_batches(work, planned, batch_size=_BATCH):
+        raise CorruptMetadataError(
+            f"the clean plan deletes {f'{partition}/{name}' if partition else name}, which {why}; {_ADVICE}"
+        )
+    return checked
+
+
+def data_file(name: str) -> BaseFile | LogFile | None:
+    """The base or log file of this name, of unknown size; None if it is neither."""
+    return parse_base_file(name, 0) or parse_log_file(name, 0)
+
+
+def _context(plan: CleanerPlan, state: TableState) -> CleanContext:
+    """What a partition is judged with: the plan's own policy and boundary, and a single version to keep."""
+    if plan.policy not in Policy.__members__:
+        raise CorruptMetadataError(f"the clean plan follows {plan.policy!r}, a policy that nobody knows; {_ADVICE}")
+    earliest = plan.earliest[0] if plan.earliest else ""
+    newest = max((i.requested for i in state.timeline.commits_and_compaction.completed), default="")
+    if earliest and not (is_instant(earliest) and earliest <= newest):
+        raise CorruptMetadataError(
+            f"the clean plan retains commits from {earliest!r} on, and the newest completed one is {newest or None}; "
+            f"{_ADVICE}"
+        )
+    options = attrs.evolve(CleanOptions(), policy=Policy(plan.policy), versions_retained=1)
+    return clean_context(state, options, state.timeline, earliest)
+
+
+def _judge(
+    door: Door, root: str, context: CleanContext, needed: dict[str, str], batch: Sequence[_Planned]
+) -> Iterator[tuple[str, str, str]]:
+    for partition, planned in batch:
+        if (other := other_table(door.storage, root, partition)) is not None:
+            yield partition, min(planned), f"lies in {other}, another table"
+        files = [(entry.name, entry.size) for entry in list_partition(door.storage, root, partition)]
+        for name, why in still_needed(context, needed, partition, files, planned):
+            yield partition, name, why
+
+
+def _needed(plan: CleanerPlan, state: TableState) -> dict[str, str]:
+    """Of what pending operations read, that which the plan names."""
+    if not state.needed:
+        return {}
+    named = {file.path.rpartition("/")[2] for files in plan.files.values() for file in files}
+    return {name: what for name, what in state.needed.items() if name in named}
+
+
+def check_names(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
+    """As :func:`check_plan`, by names and savepoints alone: of a plan that was judged a moment ago."""
+    pinned = {name: savepoint for savepoint, names in state.savepoints.items() for name in names}
+    checked: dict[str, list[str]] = {}
+    for partition, files in plan.files.items():
+        folder = _data_folder(root, partition)
+        for file in files:
+            path = inside(root, file.path)
+            parent, _, name = path.rpartition("/")
+            if file.is_bootstrap_base:
+                raise UnsupportedFeatureError(
+                    f"the clean plan deletes the bootstrap base file {path}; run it with Hudi"
+                )
+            if parent != folder:
+                raise CorruptMetadataError(
+                    f"the clean plan lists {path} under partition {partition!r}; nothing was done"
+                )
+            if data_file(name) is None:
+                raise CorruptMetadataError(f"the clean plan deletes {path}, which is no data file; nothing was done")
+            if name in pinned:
+                raise CorruptMetadataError(
+                    f"the clean plan deletes {path}, which savepoint {pinned[name]} needs; delete the savepoint with "
+                    "Hudi, or the plan's .clean.requested file, and clean again"
+                )
+            checked.setdefault(partition, []).append(path)
+    for partition in plan.partitions_to_delete or ():
+        _data_folder(root, partition)
+    return checked
+
+
+def _data_folder(root: str, partition: str) -> str:
+    """The store path of a partition, which must lie in the table and not in the table's metadata."""
+    if not partition:
+        return root
+    if is_metadata(partition):
+        raise CorruptMetadataError(f"the clean plan deletes in {partition}, the table's own metadata; nothing was done")
+    return inside(root, f"{root}/{partition}")

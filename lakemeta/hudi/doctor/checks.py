@@ -1,0 +1,321 @@
+"""Says in plain words what keeps a table from being cleaned, what is wrong with it, and what each would free (I/O)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakemeta.finding import Finding, examples
+from lakemeta.hudi.clean import rules as clean
+from lakemeta.hudi.clean.decision import decide
+from lakemeta.hudi.clean.failed_deletions import read_failures, still_there
+from lakemeta.hudi.clean.partitions import plan_all_partitions
+from lakemeta.hudi.clean.planner import failures_context
+from lakemeta.hudi.clean.savepoints import advice, doubt
+from lakemeta.hudi.doctor.leftovers import find_leftovers
+from lakemeta.hudi.doctor.metadata_check import check_metadata_table
+from lakemeta.hudi.files.names import parse_base_file
+from lakemeta.hudi.metadata_table.leftovers import read_leftovers
+from lakemeta.hudi.timeline.failed_writes import is_alive
+from lakemeta.hudi.timeline.heartbeats import read_heartbeats
+from lakemeta.hudi.timeline.instants import WRITES
+from lakemeta.hudi.timeline.loading import InstantReader, load_state
+from lakemeta.hudi.timeline.rollback_metadata import decode_rollback_plan
+from lakemeta.hudi.timeline.times import epoch_ms, moment_of, timezone
+from lakemeta.hudi.view.file_groups import build_file_groups
+from lakemeta.words import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import tzinfo
+
+    from lakemeta.executor import Executor
+    from lakemeta.hudi.clean.decision import Decision
+    from lakemeta.hudi.clean.partitions import FileRow, PartitionRow
+    from lakemeta.hudi.files.place import Place
+    from lakemeta.hudi.options import CleanOptions
+    from lakemeta.hudi.timeline.instants import Instant
+    from lakemeta.hudi.timeline.state import TableState
+
+_SERVICES: Final = {"compaction": "compaction", "logcompaction": "log compaction", "clustering": "clustering"}
+
+
+@attrs.frozen
+class _Patient:
+    """The table as it was found."""
+
+    place: Place
+    state: TableState
+    options: CleanOptions
+    decision: Decision
+    rows: tuple[PartitionRow, ...]
+    heartbeats: Mapping[str, int]
+    now: datetime
+    zone: tzinfo
+    executor: Executor
+
+
+def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Executor) -> tuple[Finding, ...]:
+    """Look at a table as a clean with these options would, and list every file once."""
+    state = load_state(place.storage, place.root, executor)
+    heartbeats = read_heartbeats(place.storage, place.root)
+    zone = timezone(state.config, options)
+    decision = decide(state, options, heartbeats, now, zone)
+    rows = plan_all_partitions(place.storage, place.root, decision.context, executor, options.wants, explain=True)
+    patient = _Patient(place, state, options, decision, tuple(rows), heartbeats, now, zone, executor)
+    pending = (_pending_writes, _pending_services, _pending_cleans, _pending_rollbacks)
+    checks = (
+        *pending,
+        _failed_deletions,
+        _left_out,
+        _archived_ahead,
+        _savepoints,
+        _savepoints_lost,
+        _missing,
+        _orphans,
+        _metadata_table,
+        _metadata_leftovers,
+        _leftovers,
+        _due,
+    )
+    return tuple(finding for check in checks for finding in check(patient))
+
+
+def _pending_writes(patient: _Patient) -> Iterator[Finding]:
+    actions = ("commit", "deltacommit", "replacecommit")
+    for instant in patient.state.timeline.pending.of_actions(*actions):
+        if instant.requested in patient.state.clusterings:
+            continue
+        written = _files_of(patient, instant.requested)
+        size = sum(file.size for file in written)
+        sentence = (
+            f"{instant.action} {instant.requested} has been {instant.state.name.lower()} for "
+            f"{_age(patient, instant)}, {_heartbeat(patient, instant)}; it wrote {count_of(len(written), 'file')}"
+        )
+        yield Finding("pending_write", "blocks", sentence, size)
+
+
+def _heartbeat(patient: _Patient, instant: Instant) -> str:
+    beat = patient.heartbeats.get(instant.requested)
+    if beat is None:
+        return "without a heartbeat: if no writer is at work, roll it back"
+    silent = timedelta(milliseconds=int(patient.now.timestamp() * 1000) - beat)
+    tolerated = patient.options.heartbeat_interval_ms * patient.options.heartbeat_misses
+    if silent > timedelta(milliseconds=tolerated):
+        return f"and its heartbeat stopped {_words(silent)} ago: roll it back"
+    return "and its heartbeat is fresh: a writer is at work, leave it alone"
+
+
+def _pending_services(patient: _Patient) -> Iterator[Finding]:
+    for instant in patient.state.timeline.pending:
+        name = _SERVICES.get(instant.action)
+        if name is None and instant.requested in patient.state.clusterings:
+            name = "clustering"
+        if name is not None:
+            sentence = (
+                f"{name} {instant.requested} has been pending for {_age(patient, instant)}, and no commit after it is "
+                "cleaned; run it or unschedule it with Hudi"
+            )
+            yield Finding("pending_service", "blocks", sentence)
+
+
+def _pending_cleans(patient: _Patient) -> Iterator[Finding]:
+    for instant in patient.state.timeline.cleans.pending:
+        sentence = f"clean {instant.requested} has been pending for {_age(patient, instant)}; run lakemeta clean"
+        yield Finding("pending_clean", "blocks", sentence)
+    for instant in patient.state.emptied_cleans:
+        sentence = (
+            f"clean {instant.requested} completed with an empty file, as a crash leaves it; run lakemeta clean, which "
+            "executes its plan again"
+        )
+        yield Finding("emptied_clean", "wrong", sentence)
+
+
+def _pending_rollbacks(patient: _Patient) -> Iterator[Finding]:
+    for instant in patient.state.timeline.pending.of_actions("rollback"):
+        if is_alive(instant.requested, patient.heartbeats, patient.options, epoch_ms(patient.now)):
+            then = "and its heartbeat is fresh: a writer is at work, leave it alone"
+        else:
+            then = "and what it undoes is half there; run lakemeta rollback"
+        what = f"rollback {instant.requested} of {_undone(patient, instant)}"
+        yield Finding("pending_rollback", "wrong", f"{what} has been pending for {_age(patient, instant)}, {then}")
+    for instant in patient.state.timeline.pending.of_actions("restore"):
+        sentence = (
+            f"restore {instant.requested} has been pending for {_age(patient, instant)}, and the table is half as it "
+            "was before; finish it with Hudi before you do anything else"
+        )
+        yield Finding("pending_restore", "wrong", sentence)
+
+
+def _undone(patient: _Patient, rollback: Instant) -> str:
+    folder = f"{patient.place.root}/{patient.state.config.timeline_folder}"
+    path = f"{folder}/{rollback.requested}.rollback.requested"
+    content = patient.place.storage.read(path)
+    if not content:
+        return "a write that it does not name"
+    plan = decode_rollback_plan(content, path)
+    return f"{plan.action} {plan.instant}"
+
+
+def _failed_deletions(patient: _Patient) -> Iterator[Finding]:
+    failures = read_failures(patient.place, patient.state, patient.executor)
+    context = failures_context(patient.state, patient.decision)
+    left = list(still_there(patient.place, context, failures, patient.executor))
+    if left:
+        size = sum(failed.file.size for failed in left)
+        then = (
+            "run lakemeta clean, which tries again" if any(f.file.delete for f in left) else "the policy keeps them now"
+        )
+        sentence = (
+            f"{count_of(len(left), 'file')} ({human_bytes(size)}) that clean {max(f.clean for f in left)} could not "
+            f"delete, still there: {examples([failed.path for failed in left])}; {then}"
+        )
+        yield Finding("failed_deletions", "wrong", sentence, size)
+
+
+def _left_out(patient: _Patient) -> Iterator[Finding]:
+    for row in patient.rows:
+        if row.left_out:
+            yield Finding("left_out", "wrong", f"{row.note}; put the directory itself there, or take it out")
+
+
+def _archived_ahead(patient: _Patient) -> Iterator[Finding]:
+    if patient.decision.scope.commits is None and "archived" in patient.decision.scope.reason:
+        sentence = f"{patient.decision.scope.reason}, so the next clean looks at the whole table; clean more often"
+        yield Finding("archived_ahead", "note", sentence)
+
+
+def _savepoints(patient: _Patient) -> Iterator[Finding]:
+    pinned: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for file in _judged(patient):
+        if file.reason == clean.SAVEPOINT and file.by is not None:
+            pinned[file.by] += file.size
+            files[file.by] += 1
+    for savepoint in patient.state.timeline.savepoints:
+        at = savepoint.requested
+        if files[at]:
+            sentence = (
+                f"savepoint {at} alone keeps {count_of(files[at], 'file')} ({human_bytes(pinned[at])}) that a clean "
+                "would delete"
+            )
+            yield Finding("savepoint", "note", sentence, pinned[at])
+
+
+def _savepoints_lost(patient: _Patient) -> Iterator[Finding]:
+    """Files that savepoints name and that are not there, and partitions of which they name none, though they should."""
+    context = patient.decision.context
+    for row in patient.rows:
+        there = {file.name: file.size for file in row.files}
+        lost = sorted(patient.state.pinned.get(row.partition, {}).keys() - there) if there else []
+        if lost:
+            sentence = (
+                f"{count_of(len(lost), 'file')} that savepoints name in {row.partition or 'the table'} is not there: "
+                f"{examples(lost)}; nothing there is cleaned until those savepoints are deleted"
+            )
+            yield Finding("savepoint_lost", "wrong", sentence)
+            continue
+        unclear = doubt(context, row.partition, build_file_groups(row.partition, there.items(), context.view), there)
+        if there and unclear is not None:
+            yield Finding("savepoint_lost", "wrong", f"{unclear.clause}; {advice(unclear.savepoint)}")
+
+
+def _missing(patient: _Patient) -> Iterator[Finding]:
+    """Newest base files that completed commits wrote and that are not there."""
+    timeline = patient.state.timeline
+    folder = f"{patient.place.root}/{patient.state.config.timeline_folder}"
+    reader = InstantReader(patient.place.storage, folder, patient.executor)
+    newest: dict[tuple[str, str], str] = {}
+    for _, commit in reader.commits(timeline.completed.where(lambda i: i.action in WRITES)):
+        for partition, stats in commit.write_stats.items():
+            for stat in stats:
+                name = str(stat.get("path") or "").rpartition("/")[2]
+                base = parse_base_file(name, 0)
+                if base is not None:
+                    newest[partition, base.file_id] = name
+    there = {file.name for file in _judged(patient)}
+    hidden = tuple(f"{row.partition}/" for row in patient.rows if row.left_out)
+    missing = sorted(
+        f"{partition}/{name}" if partition else name
+        for (partition, file_id), name in newest.items()
+        if name not in there
+        and (partition, file_id) not in patient.state.replaced
+        and not f"{partition}/".startswith(hidden)
+    )
+    if missing:
+        sentence = (
+            f"{count_of(len(missing), 'file')} of completed commits is not there: {examples(missing)}; "
+            "restore a savepoint"
+        )
+        yield Finding("missing_files", "wrong", sentence)
+
+
+def _orphans(patient: _Patient) -> Iterator[Finding]:
+    pending = {instant.requested for instant in patient.state.timeline.pending}
+    orphans = [f for f in _judged(patient) if f.reason == clean.UNCOMMITTED and f.by not in pending]
+    if orphans:
+        size = sum(file.size for file in orphans)
+        sentence = (
+            f"{count_of(len(orphans), 'file')} ({human_bytes(size)}) belong to no commit on the timeline, and a clean "
+            f"leaves them alone: {examples([file.name for file in orphans])}"
+        )
+        yield Finding("orphans", "wrong", sentence, size)
+
+
+def _metadata_table(patient: _Patient) -> Iterator[Finding]:
+    failures = read_failures(patient.place, patient.state, patient.executor)
+    return check_metadata_table(patient.place, patient.state, patient.rows, patient.options.wants, failures)
+
+
+def _metadata_leftovers(patient: _Patient) -> Iterator[Finding]:
+    dead, working = read_leftovers(patient.place, patient.state, patient.options, patient.now)
+    for instant in dead:
+        sentence = (
+            f"delta commit {instant.requested} of the metadata table has been pending for {_age(patient, instant)}: a "
+            "compaction, clustering or rollback left it that failed, and nothing is cleaned; if no writer is at work, "
+            f"run lakemeta rollback {patient.place.url}"
+        )
+        yield Finding("metadata_table_pending", "blocks", sentence)
+    for instant in working:
+        sentence = f"delta commit {instant.requested} of the metadata table is pending, and its writer is at work"
+        yield Finding("metadata_table_written", "note", sentence)
+
+
+def _leftovers(patient: _Patient) -> Iterator[Finding]:
+    now_ms = epoch_ms(patient.now)
+    return find_leftovers(patient.place, patient.state.timeline, patient.options, patient.heartbeats, now_ms)
+
+
+def _due(patient: _Patient) -> Iterator[Finding]:
+    if patient.decision.nothing is not None:
+        yield Finding("nothing_due", "note", f"nothing would be cleaned now: {patient.decision.nothing}")
+        return
+    going = [file for file in _judged(patient) if file.delete]
+    if going:
+        size = sum(file.size for file in going)
+        sentence = f"a clean of the whole table would free {human_bytes(size)} in {count_of(len(going), 'file')}"
+        yield Finding("clean_due", "note", sentence, size)
+
+
+def _judged(patient: _Patient) -> Iterator[FileRow]:
+    return (file for row in patient.rows for file in row.files)
+
+
+def _files_of(patient: _Patient, instant: str) -> list[FileRow]:
+    return [file for file in _judged(patient) if file.reason == clean.UNCOMMITTED and file.by == instant]
+
+
+def _age(patient: _Patient, instant: Instant) -> str:
+    begun = moment_of(instant.requested, patient.zone)
+    return "a time that its name does not tell" if begun is None else _words(patient.now - begun)
+
+
+def _words(age: timedelta) -> str:
+    minutes = max(0, int(age.total_seconds() // 60))
+    for unit, size in (("day", 1440), ("hour", 60)):
+        if minutes >= size:
+            return count_of(minutes // size, unit)
+    return count_of(minutes, "minute")

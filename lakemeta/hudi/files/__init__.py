@@ -1,0 +1,1 @@
+"""What lies where: names of files, log files, properties, and the doors through which files are deleted."""

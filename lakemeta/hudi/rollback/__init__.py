@@ -1,0 +1,1 @@
+"""Rollbacks of failed writes: what undoes one, and doing it."""

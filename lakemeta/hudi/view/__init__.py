@@ -1,0 +1,1 @@
+"""Partitions, and the file groups and slices in them."""

@@ -1,0 +1,44 @@
+"""What may be deleted of an Iceberg table, as doors for :mod:`lakemeta.deletion` (I/O).
+
+Rules of this module:
+
+1. Data: files below the data location (``write.data.path``, which may lie outside the table) whose names are those of
+   one rewrite of ours. A data file of anybody else has no name that a door lets through.
+2. Metadata: manifests, manifest lists, metadata files and marks of rewrites in the directory where new ones are
+   written. Callers name only files that they wrote themselves, or that left the metadata log.
+3. No directory ever goes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from lakemeta.deletion import Door
+from lakemeta.iceberg.spec.locations import store_path
+from lakemeta.iceberg.write.settings import data_root, name_pattern
+
+if TYPE_CHECKING:
+    from lakemeta.iceberg.catalogs.operations import TableOperations
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
+    from lakemeta.storage.contract import Storage
+
+MARK_PREFIX: Final = ".lakemeta-rewrite-"
+MARK_SUFFIX: Final = ".json"
+_METADATA: Final = rf"[^/]+\.avro|[^/]+\.metadata\.json(?:\.gz)?|{re.escape(MARK_PREFIX)}[^/]+\.json"
+
+
+def data_door(storage: Storage, metadata: TableMetadata, uuid: str) -> Door:
+    """The door for data files that the rewrite ``uuid`` wrote."""
+    root = store_path(storage.scheme, data_root(metadata.location, metadata.properties))
+    return Door(storage, root, rf"(?:[^/]+/)*{name_pattern(uuid)}")
+
+
+def metadata_door(storage: Storage, folder: str) -> Door:
+    """The door for files of a table's metadata directory, given as store path."""
+    return Door(storage, folder, _METADATA)
+
+
+def metadata_folder(operations: TableOperations) -> str:
+    """The store path of the directory where new metadata is written."""
+    return store_path(operations.storage.scheme, operations.metadata_location("x")).rpartition("/")[0]

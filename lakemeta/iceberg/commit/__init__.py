@@ -1,0 +1,1 @@
+"""Commits: the next snapshot, its manifests and summary, validation against others' commits, retries."""

@@ -1,0 +1,157 @@
+"""Committing a change to a table: write its files, swap the metadata, try again after a conflict, clean up.
+
+A change is a function of the version it is applied to, so that it can be applied anew when another commit
+came first (Iceberg's SnapshotProducer.commit). What a crash leaves behind are files that nothing refers to.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakemeta.errors import CommitConflictError, CommitStateUnknownError, LakemetaError
+from lakemeta.executor import LocalExecutor
+from lakemeta.iceberg.catalogs.doors import metadata_door, metadata_folder
+from lakemeta.iceberg.commit.retry import RetryPolicy
+from lakemeta.iceberg.commit.snapshot_producer import Base, Draft
+from lakemeta.iceberg.spec.locations import store_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakemeta.deletion import Door
+    from lakemeta.iceberg.catalogs.operations import LoadedTable, TableOperations
+    from lakemeta.iceberg.spec.table_metadata import Snapshot
+    from lakemeta.storage.contract import Storage
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen(slots=True)
+class Surroundings:
+    """What a commit takes from the world around it, so that tests can hold it still."""
+
+    now_ms: Callable[[], int]
+    sleep_ms: Callable[[float], None]
+    chance: Callable[[], float]
+    new_uuid: Callable[[], str]
+
+    def new_snapshot_id(self, taken: Mapping[int, object]) -> int:
+        """A positive 63-bit id that ``taken`` does not have (Iceberg's SnapshotIdGeneratorUtil)."""
+        while True:
+            high, low = divmod(uuid.UUID(self.new_uuid()).int, 1 << 64)
+            if (found := (high ^ low) & 0x7FFFFFFFFFFFFFFF) not in taken:
+                return found
+
+
+def surroundings() -> Surroundings:
+    """The real world."""
+    return Surroundings(
+        lambda: time.time_ns() // 1_000_000,
+        lambda ms: time.sleep(ms / 1000),
+        random.random,
+        lambda: str(uuid.uuid4()),
+    )
+
+
+Change = Callable[[Base], Draft | None]
+
+
+def commit(operations: TableOperations, change: Change, world: Surroundings) -> Snapshot | None:
+    """Apply and commit a change; returns the new snapshot, None if there was nothing to change.
+
+    ``change`` gives the next version, None if there is nothing to change, and raises CommitConflictError if
+    the change is not allowed on top of a version; it is called again for every version that a conflict
+    brings up.
+
+    Raises CommitConflictError when the change is no longer allowed or the retries are used up: manifests
+    and manifest lists of all attempts are gone then. Raises CommitStateUnknownError, with nothing removed,
+    when nobody can say whether the commit happened.
+    """
+    written: list[str] = []
+    door = metadata_door(operations.storage, metadata_folder(operations))
+    try:
+        snapshot = _with_retries(operations, door, change, world, written)
+    except CommitStateUnknownError:
+        raise
+    except LakemetaError:
+        remove_files(door, written)
+        raise
+    return snapshot
+
+
+def remove_files(door: Door, locations: Sequence[str]) -> None:
+    """Remove files that this run wrote and nothing refers to.
+
+    What cannot be removed is an orphan and is told.
+    """
+    try:
+        outcomes = door.delete_files([store_path(door.storage.scheme, location) for location in locations])
+    except LakemetaError as error:
+        _log.warning("unused files could not be removed: %s", error)
+        return
+    for outcome in outcomes:
+        if not outcome.done:
+            _log.warning("the unused file %s could not be removed: %s", outcome.path, outcome.error)
+
+
+def _with_retries(
+    operations: TableOperations, door: Door, change: Change, world: Surroundings, written: list[str]
+) -> Snapshot | None:
+    started = world.now_ms()
+    attempt = 0
+    while True:
+        attempt += 1
+        base = operations.refresh()
+        policy = RetryPolicy.of(base.metadata.properties)
+        draft = change(Base(base.metadata, base.location, max(world.now_ms(), base.metadata.last_updated_ms)))
+        if draft is None:
+            return None
+        _write_files(operations.storage, draft, written)
+        try:
+            _swap(operations, base, draft)
+        except CommitConflictError as error:
+            if not policy.tries_again(attempt, world.now_ms() - started):
+                raise
+            pause = policy.wait_ms(attempt, world.chance())
+            _log.info("attempt %d lost, next in %d ms: %s", attempt, pause, error)
+            world.sleep_ms(pause)
+            continue
+        remove_files(door, [location for location in written if location not in draft.files])
+        return draft.snapshot
+
+
+def _write_files(storage: Storage, draft: Draft, written: list[str]) -> None:
+    """Write the files that no earlier attempt has written, several at a time: a distant store answers slowly."""
+    known = set(written)
+    new = [location for location in draft.files if location not in known]
+    written += new
+    items = [(store_path(storage.scheme, location), draft.files[location]) for location in new]
+    deque(LocalExecutor().map_batches(partial(_create, storage), items, batch_size=1), maxlen=0)
+
+
+def _create(storage: Storage, items: Sequence[tuple[str, bytes]]) -> Iterator[None]:
+    for path, data in items:
+        storage.create(path, data)
+        yield None
+
+
+def _swap(operations: TableOperations, base: LoadedTable, draft: Draft) -> None:
+    """Commit; if the answer was lost, the table itself says whether the snapshot has arrived."""
+    try:
+        operations.commit(base, draft.metadata)
+    except CommitStateUnknownError as error:
+        try:
+            arrived = draft.snapshot.snapshot_id in operations.refresh().metadata.snapshots_by_id
+        except LakemetaError:
+            raise error from None
+        if not arrived:
+            raise

@@ -1,0 +1,1 @@
+"""Rewriting data files: choosing and packing them into groups, rewriting groups, committing them."""

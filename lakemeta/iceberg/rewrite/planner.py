@@ -1,0 +1,108 @@
+"""Plans a rewrite of data files from the stored table (I/O: reads metadata and manifests)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakemeta.errors import OptionError
+from lakemeta.iceberg.filters.expressions import TRUE, Expression
+from lakemeta.iceberg.filters.sql import parse_where
+from lakemeta.iceberg.filters.strict import all_rows_match
+from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite.options import JobOptions
+from lakemeta.iceberg.rewrite.row_order import row_order
+from lakemeta.iceberg.rewrite.split_combine import SplitCombineOptions, is_asked_for, plan_split_combine
+from lakemeta.iceberg.scan.stored_scan import scan
+from lakemeta.iceberg.write.settings import check_format
+from lakemeta.plan import Plan, PlanHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.operations import TableOperations
+    from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
+
+REWRITE_DATA_FILES: Final = "iceberg.rewrite-data-files"
+
+
+@attrs.frozen(eq=False)
+class Place:
+    """A table and what the caller calls it."""
+
+    url: str
+    operations: TableOperations
+
+
+def plan_rewrite(place: Place, options: Mapping[str, str], where: str | None, executor: Executor) -> Plan:
+    """Plan on the newest version of the table; an empty table gives an empty plan.
+
+    Raises OptionError for options or a filter that make no sense, in the engine's words where it has any.
+    """
+    metadata = place.operations.refresh().metadata
+    job = JobOptions.parse(options)
+    check_format(metadata.properties, write_parquet=job.write_parquet)
+    row_order(metadata, job)
+    head = branch_head(metadata, job.branch)
+    expression = TRUE if where is None else parse_where(where, metadata.schema)
+    groups = [] if head is None else find_groups(place, metadata, head, options, expression, executor)
+    whole = None if where is None else _wholly_matching(groups, metadata, expression)
+    facts = {
+        "table_uuid": metadata.table_uuid,
+        "branch": job.branch,
+        "snapshot_id": None if head is None else head.snapshot_id,
+        "where": where,
+        "groups": len(groups),
+        **_match_counts(groups, whole),
+    }
+    header = PlanHeader(
+        plan=REWRITE_DATA_FILES,
+        table=place.url,
+        table_format_version=metadata.format_version,
+        based_on=None if head is None else str(head.snapshot_id),
+        options=options,
+        facts=facts,
+    )
+    matching: Sequence[int | None] = whole or [None] * len(groups)
+    return Plan(header, [group.to_operation(metadata, n) for group, n in zip(groups, matching, strict=True)])
+
+
+def find_groups(
+    place: Place,
+    metadata: TableMetadata,
+    head: Snapshot,
+    options: Mapping[str, str],
+    where: Expression,
+    executor: Executor,
+) -> list[RewriteGroup]:
+    """The groups of a rewrite of those files of one snapshot that may hold rows matching ``where``."""
+    if is_asked_for(options):
+        group = partial(plan_split_combine, options=SplitCombineOptions.parse(options, metadata))
+    else:
+        group = partial(plan_groups, options=RewriteOptions.parse(options, metadata))
+    return group(metadata, scan(place.operations.storage, metadata, head, executor, where))
+
+
+def _wholly_matching(groups: Sequence[RewriteGroup], metadata: TableMetadata, where: Expression) -> list[int]:
+    """Of each group, how many files hold nothing but matching rows for certain."""
+    specs = metadata.specs_by_id.items()
+    certain = {spec_id: all_rows_match(where, spec, metadata.schema) for spec_id, spec in specs}
+    return [sum(certain[task.data_file.spec_id](task.data_file) for task in group.tasks) for group in groups]
+
+
+def _match_counts(groups: Sequence[RewriteGroup], whole: Sequence[int] | None) -> dict[str, int]:
+    if whole is None:
+        return {}
+    files, certain = sum(len(group.tasks) for group in groups), sum(whole)
+    return {"wholly_matching_files": certain, "possibly_matching_files": files - certain}
+
+
+def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
+    """The head of a branch, None while the table is empty; raises OptionError if there is no such branch."""
+    head = metadata.branch_head(branch)
+    if head is None and metadata.current_snapshot is not None:
+        raise OptionError(f"Cannot rewrite data files for branch {branch}: branch does not exist")
+    return head

@@ -1,0 +1,123 @@
+"""Remembers a rewrite while it runs, so that what an interrupted one left behind is found and named (I/O).
+
+Rules of this module:
+
+1. A rewrite keeps a mark in the metadata directory, ``.lakemeta-rewrite-<uuid>.json``, from before its first file until
+   it has ended in a known way. Names that begin with a dot are hidden from Iceberg, its orphan removal included.
+2. A mark of another rewrite is no lock: that rewrite may still run. Its files that no snapshot names are told, never
+   deleted. A mark that nothing is left of is removed.
+3. Files are told apart by the uuids in their names: the rewrite's own in data files, a commit's in manifests and lists.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import attrs
+
+from lakemeta.errors import LakemetaError, PathNotFoundError
+from lakemeta.iceberg.catalogs.doors import MARK_PREFIX, MARK_SUFFIX, metadata_door, metadata_folder
+from lakemeta.iceberg.manifests.store import StoredManifests
+from lakemeta.iceberg.spec.locations import store_path
+from lakemeta.iceberg.write.settings import data_root, is_name_of
+from lakemeta.json_text import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakemeta.deletion import Door
+    from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.operations import TableOperations
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
+    from lakemeta.storage.contract import Entry, Storage
+
+_NAMED: Final = 20  # how many files a sentence names
+
+
+@attrs.define(eq=False)
+class Mark:
+    """The mark of one rewrite: its uuid, when it began (ms since the epoch) and the uuids of its commits."""
+
+    operations: TableOperations
+    uuid: str
+    begun_ms: int
+    commits: list[str] = attrs.field(factory=list)
+
+    def begin(self) -> None:
+        """Leave the mark; raises StorageError if it cannot be written, before anything else was."""
+        self._put()
+
+    def committing(self, commit_uuid: str) -> None:
+        """Add a commit, before it writes its first manifest."""
+        self.commits.append(commit_uuid)
+        self._put()
+
+    def end(self) -> None:
+        """Take the mark away; one that stays is found by the next rewrite, which finds nothing left and removes it."""
+        metadata_door(self.operations.storage, metadata_folder(self.operations)).delete_files([self._path])
+
+    @property
+    def _path(self) -> str:
+        location = self.operations.metadata_location(f"{MARK_PREFIX}{self.uuid}{MARK_SUFFIX}")
+        return store_path(self.operations.storage.scheme, location)
+
+    def _put(self) -> None:
+        content = {"rewrite": self.uuid, "begun_ms": self.begun_ms, "commits": self.commits}
+        self.operations.storage.replace(self._path, json.dumps(content).encode())
+
+
+def left_behind(operations: TableOperations, metadata: TableMetadata, executor: Executor | None) -> list[str]:
+    """Sentences about files of rewrites that did not end, by name; marks of which nothing is left are removed."""
+    storage = operations.storage
+    folder = metadata_folder(operations)
+    try:
+        names = [entry.name for entry in storage.list_dir(folder) if not entry.is_dir]
+        marks = [name for name in names if name.startswith(MARK_PREFIX) and name.endswith(MARK_SUFFIX)]
+        door = metadata_door(storage, folder)
+        return [told for name in marks for told in _told(door, metadata, executor, f"{folder}/{name}", names)]
+    except LakemetaError as error:
+        return [f"files of interrupted rewrites could not be looked for: {error}"]
+
+
+def _told(door: Door, metadata: TableMetadata, executor: Executor | None, path: str, names: list[str]) -> Iterator[str]:
+    storage = door.storage
+    try:
+        mark = parse_json(storage.read(path))
+        uuid, *commits = [str(UUID(name)) for name in (mark["rewrite"], *mark["commits"])]
+        when = datetime.fromtimestamp(int(mark["begun_ms"]) / 1000, UTC).isoformat(timespec="seconds")
+    except PathNotFoundError:
+        return  # it ended while we looked
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        yield f"{path} is no mark of a rewrite; delete it if no rewrite is running"
+        return
+    root = store_path(storage.scheme, data_root(metadata.location, metadata.properties))
+    written = [f"{path.rpartition('/')[0]}/{name}" for name in names if any(c in name for c in commits)]
+    written += [entry.path for entry in _walk(storage, root) if is_name_of(uuid, entry.name)]
+    known = _named_by_snapshots(storage, metadata, executor) if written else set()
+    left = sorted(file for file in written if file.rpartition("/")[2] not in known)
+    if not left:
+        door.delete_files([path])
+        return
+    listed = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
+    told = f"the rewrite {uuid} that began at {when} did not end; once it surely runs no more, delete its files"
+    yield f"{told}, which no snapshot names: {listed}"
+
+
+def _walk(storage: Storage, root: str) -> Iterator[Entry]:
+    try:
+        yield from storage.walk(root)
+    except PathNotFoundError:
+        return
+
+
+def _named_by_snapshots(storage: Storage, metadata: TableMetadata, executor: Executor | None) -> set[str]:
+    """The names of all lists, manifests and files that any snapshot of the table names."""
+    stored = StoredManifests(storage, metadata.specs_by_id, executor)
+    manifests = {m.manifest_path: m for snapshot in metadata.snapshots for m in stored.of(snapshot)}
+    paths = {snapshot.manifest_list or "" for snapshot in metadata.snapshots} | set(manifests)
+    for entries in stored.stream(manifests.values()):
+        paths.update(entry.data_file.file_path for entry in entries)
+    return {path.rpartition("/")[2] for path in paths}

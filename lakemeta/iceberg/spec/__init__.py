@@ -1,0 +1,1 @@
+"""What the Iceberg specification defines: types, schemas, transforms, partitioning, table metadata."""

@@ -1,0 +1,1 @@
+"""ORC files as Arrow cannot read them alone: schemas with ids, nulls, integers and timestamps."""

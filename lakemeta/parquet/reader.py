@@ -1,0 +1,165 @@
+"""Parquet files as record batches of bounded size.
+
+A batch has at most so many rows, and about so many bytes as Arrow holds them, however few bytes a file has for them.
+What rows take is known from the footer: of numbers it says how many there are, and of texts how long all of them are,
+if the writer recorded that (SizeStatistics, parquet-java 1.15 and Arrow 19 and later). Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakemeta.parquet import thrift
+from lakemeta.parquet.footer import column_chunks, row_groups
+from lakemeta.row_sort import BATCH_BYTES, BATCH_ROWS, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_BUFFERED: Final = 256 * 1024 * 1024  # row groups above this size are read page by page, not fetched whole
+_BUFFER: Final = 8 * 1024 * 1024
+_LARGE_ROW: Final = 16 * 1024
+_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+_OFFSET: Final = 4  # Arrow's, of each text
+_SHORT: Final = 4096  # neither parquet-java nor Arrow keep bounds of longer texts
+_LONG: Final = 64 * 1024
+_SHORTENED: Final = "DELTA_BYTE_ARRAY"  # holds of a text what is not as in the one before
+# Field ids of the structs in parquet.thrift.
+_CHUNK_META, _SIZE_STATISTICS, _TEXT_BYTES = 3, 16, 1
+
+
+def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
+    """Open a file for reading; raises what pyarrow raises (ArrowInvalid, OSError) if it is not Parquet."""
+    if isinstance(source, bytes):
+        return pq.ParquetFile(pa.BufferReader(source), pre_buffer=False)
+    file = pq.ParquetFile(source, pre_buffer=True)
+    meta = file.metadata
+    if any(_is_heavy(meta.row_group(i)) for i in range(meta.num_row_groups)):
+        return pq.ParquetFile(source, metadata=meta, buffer_size=_BUFFER, pre_buffer=False)
+    return file
+
+
+def _is_heavy(group: Any) -> bool:
+    """True for a row group that is large, or has large rows: then it is read a few rows at a time."""
+    size = sum(group.column(n).total_compressed_size for n in range(group.num_columns))
+    return bool(size > _BUFFERED or (size > _BUFFER and size > group.num_rows * _LARGE_ROW))
+
+
+def read_batches(
+    file: pq.ParquetFile,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+    row_groups: Sequence[int] | None = None,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """Stream the rows of a file, in order, in batches of at most ``batch_rows`` rows and about ``batch_bytes`` bytes.
+
+    ``columns`` are top-level names or paths; None means all.
+    """
+    chosen = range(file.metadata.num_row_groups) if row_groups is None else row_groups
+    for run, rows in _Sizes(file, columns, batch_rows, batch_bytes).runs(chosen):
+        yield from file.iter_batches(batch_size=rows, columns=columns, row_groups=run)
+
+
+def row_group_middles(file: pq.ParquetFile) -> tuple[tuple[int, int], ...]:
+    """Of each row group: the byte in the middle of it, and its rows.
+
+    parquet-java takes the first column's chunk for the start of a row group. Here it is the chunk that lies first, so
+    that row groups are found whose chunks lie in another order.
+    """
+    found = []
+    for i in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(i)
+        chunks = [group.column(n) for n in range(group.num_columns)]
+        start = min(min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks)
+        found.append((start + sum(chunk.total_compressed_size for chunk in chunks) // 2, group.num_rows))
+    return tuple(found)
+
+
+@attrs.define
+class _Sizes:
+    """What row groups take as Arrow holds them."""
+
+    file: pq.ParquetFile
+    columns: Sequence[str] | None
+    batch_rows: int
+    batch_bytes: int
+    _texts: list[list[int | None]] | None = None  # bytes of texts by row group and column, if the footer says
+
+    def runs(self, chosen: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+        """Row groups to read in one go, and the rows of their batches: many small ones, or a large one alone.
+
+        All small ones of a run take no more than a batch, so it does not matter how their rows are shared out.
+        """
+        run: list[int] = []
+        held = 0
+        for number in chosen:
+            size = self._size(number)
+            if run and held + size > self.batch_bytes:
+                yield run, self.batch_rows
+                run, held = [], 0
+            if size > self.batch_bytes:
+                rows = self.file.metadata.row_group(number).num_rows
+                yield [number], rows_of(rows, size, self.batch_rows, self.batch_bytes)
+            else:
+                run.append(number)
+                held += size
+        if run:
+            yield run, self.batch_rows
+
+    def _size(self, number: int) -> int:
+        group = self.file.metadata.row_group(number)
+        return sum(
+            self._chunk_size(number, place, group.column(place), group.num_rows)
+            for place in range(group.num_columns)
+            if self._is_wanted(group.column(place).path_in_schema)
+        )
+
+    def _is_wanted(self, path: str) -> bool:
+        return self.columns is None or any(path == name or path.startswith(name + ".") for name in self.columns)
+
+    def _chunk_size(self, number: int, place: int, chunk: Any, rows: int) -> int:
+        if chunk.physical_type != "BYTE_ARRAY":
+            width = _WIDTHS.get(chunk.physical_type) or self.file.schema.column(place).length
+            return int(chunk.num_values * width)
+        plain = chunk.num_values * _OFFSET + chunk.total_uncompressed_size
+        shortened = _SHORTENED in chunk.encodings  # and Arrow tells what is left of the texts
+        if not shortened and not any("DICTIONARY" in encoding for encoding in chunk.encodings):
+            return int(plain)
+        most = chunk.num_values * (
+            _OFFSET + chunk.total_uncompressed_size
+        )  # if all values are the longest there may be
+        if most <= self.batch_bytes * rows // self.batch_rows:
+            return int(most)
+        known = None if shortened else self._text_bytes(number, place)
+        if known is not None:
+            return int(chunk.num_values * _OFFSET + known)
+        longest = _SHORT if chunk.statistics is not None and chunk.statistics.has_min_max else _LONG
+        guess = _length(chunk) if longest == _SHORT else longest
+        return int(max(plain, chunk.num_values * (_OFFSET + min(guess, chunk.total_uncompressed_size))))
+
+    def _text_bytes(self, number: int, place: int) -> int | None:
+        """How long all texts of a column chunk are, from what pyarrow knows of the footer but does not tell."""
+        if self._texts is None:
+            out = io.BytesIO()
+            self.file.metadata.write_metadata_file(out)
+            footer = thrift.loads(out.getvalue()[4:])
+            self._texts = [[_told(chunk) for _, chunk in column_chunks(group)] for group in row_groups(footer)]
+        return self._texts[number][place]
+
+
+def _told(chunk: thrift.Struct) -> int | None:
+    sizes = chunk[_CHUNK_META][1].get(_SIZE_STATISTICS)
+    found = sizes[1].get(_TEXT_BYTES) if sizes else None
+    return found[1] if found else None
+
+
+def _length(chunk: Any) -> int:
+    """About how long the texts of a column chunk are, by its bounds."""
+    bounds = (chunk.statistics.min_raw, chunk.statistics.max_raw)
+    return max(len(bound) if isinstance(bound, bytes) else _SHORT for bound in bounds)
