@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.avro.container import write_container
 from lakemeta.errors import PathExistsError
+from lakemeta.hudi.files.layout import PROPERTIES, TIMELINE_FOLDER
 from lakemeta.hudi.files.names import PARTITION_METADATA
 from lakemeta.hudi.files.properties import checksum, format_properties
 from lakemeta.hudi.timeline.action_metadata import engine_schema
 from lakemeta.hudi.timeline.instants import State, instant_file_name
-from lakemeta.hudi.timeline.loading import PROPERTIES
 from lakemeta.hudi.timeline.times import format_instant
 from lakemeta.storage import open_storage
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-_TIMELINE: Final = ".hoodie/timeline"
 _STEP: Final = timedelta(minutes=10)
 _TABLE_SCHEMA: Final = (
     '{"type":"record","name":"trips_record","namespace":"hoodie.trips","fields":['
@@ -131,7 +130,7 @@ class SampleTable:
             return  # the partition is there already
 
     def _put(self, name: str, content: bytes) -> None:
-        self._create(f"{_TIMELINE}/{name}", content)
+        self._create(f"{TIMELINE_FOLDER}/{name}", content)
 
     def _create(self, path: str, content: bytes) -> None:
         self.storage.create(f"{self.root}/{path}", content)

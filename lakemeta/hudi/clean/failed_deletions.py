@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.clean.partitions import plan_partitions
+from lakemeta.hudi.files.layout import METADATA_FOLDER
 from lakemeta.hudi.timeline.action_metadata import decode_failed_deletes
 from lakemeta.hudi.timeline.loading import InstantReader
-from lakemeta.hudi.view.listing import METADATA_FOLDER
 from lakemeta.paths import inside
 
 if TYPE_CHECKING:

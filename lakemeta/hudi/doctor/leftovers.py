@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from lakemeta.errors import PathNotFoundError
 from lakemeta.finding import Finding, examples
-from lakemeta.hudi.rollback.plan_check import MARKER_FOLDER
+from lakemeta.hudi.files.layout import HEARTBEAT_FOLDER, MARKER_FOLDER
 from lakemeta.hudi.timeline.failed_writes import is_alive
-from lakemeta.hudi.timeline.heartbeats import HEARTBEAT_FOLDER
 from lakemeta.words import count_of
 
 if TYPE_CHECKING:

@@ -14,9 +14,11 @@ Rules of this module:
 
 from __future__ import annotations
 
+from re import escape
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.deletion import Door
+from lakemeta.hudi.files.layout import HEARTBEAT_FOLDER, LOCK_NAME, MARKER_FOLDER, METADATA_TABLE, PROPERTIES
 
 if TYPE_CHECKING:
     from lakemeta.storage import Storage
@@ -27,13 +29,13 @@ _PARTS: Final = r"(?:[^/]+/)*"
 _METADATA_FILES: Final = "|".join(
     (
         rf"\.hoodie/{_PARTS}{_INSTANT}(?:\.[a-z]+)?\.(?:inflight|requested)",
-        rf"\.hoodie/\.heartbeat/{_INSTANT}",
-        r"\.hoodie/hoodie\.properties\.backup",
-        rf"\.hoodie/metadata/\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.deltacommit",
-        r"\.hoodie/metadata/[^/]+/\.[^/]+\.log\.[0-9]+(?:_[^/]*)?",
+        rf"{escape(HEARTBEAT_FOLDER)}/{_INSTANT}",
+        rf"{escape(PROPERTIES)}\.backup",
+        rf"{escape(METADATA_TABLE)}/\.hoodie/{_PARTS}{_INSTANT}(?:_[0-9]+)?\.deltacommit",
+        rf"{escape(METADATA_TABLE)}/[^/]+/\.[^/]+\.log\.[0-9]+(?:_[^/]*)?",
     )
 )
-_METADATA_DIRECTORIES: Final = rf"\.hoodie/metadata|\.hoodie/\.temp/{_INSTANT}"
+_METADATA_DIRECTORIES: Final = rf"{escape(METADATA_TABLE)}|{escape(MARKER_FOLDER)}/{_INSTANT}"
 
 
 def data_door(storage: Storage, root: str) -> Door:
@@ -58,4 +60,4 @@ def block_door(storage: Storage, root: str) -> Door:
 
 def lock_door(storage: Storage, path: str) -> Door:
     """The door for one lock file alone."""
-    return Door(storage, path.rpartition("/")[0], "lock")
+    return Door(storage, path.rpartition("/")[0], LOCK_NAME)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.hudi.files.layout import HISTORY_NAME, METADATA_FOLDER, TIMELINE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,15 +60,17 @@ class TableConfig:
     @property
     def timeline_folder(self) -> str:
         """Where instants lie, relative to the table root."""
-        return f".hoodie/{self.properties.get('hoodie.timeline.path', 'timeline')}" if self.layout == 2 else ".hoodie"
+        if self.layout == 1:
+            return METADATA_FOLDER
+        return f"{METADATA_FOLDER}/{self.properties.get('hoodie.timeline.path', TIMELINE_NAME)}"
 
     @property
     def archive_folder(self) -> str:
         """Where archived instants lie, relative to the table root."""
         if self.layout == 2:
-            return f"{self.timeline_folder}/{self.properties.get('hoodie.timeline.history.path', 'history')}"
+            return f"{self.timeline_folder}/{self.properties.get('hoodie.timeline.history.path', HISTORY_NAME)}"
         folder = self.properties.get("hoodie.archivelog.folder", "").strip("/")
-        return f".hoodie/{folder}" if folder else ".hoodie"
+        return f"{METADATA_FOLDER}/{folder}" if folder else METADATA_FOLDER
 
     @property
     def timezone(self) -> str:

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakemeta.hudi.files.doors import metadata_door
+from lakemeta.hudi.files.layout import METADATA_TABLE, PROPERTIES
 from lakemeta.hudi.files.properties import TableConfig, format_properties
-from lakemeta.hudi.timeline.loading import PROPERTIES, load_config
+from lakemeta.hudi.timeline.loading import load_config
 
 if TYPE_CHECKING:
     from lakemeta.storage import Storage
 
-METADATA_TABLE = ".hoodie/metadata"
 _PARTITIONS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")
 
 

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.errors import LakemetaError, UnsupportedFeatureError
+from lakemeta.hudi.files.layout import METADATA_TABLE
 from lakemeta.hudi.metadata_table.rollback import roll_back_pending
 from lakemeta.hudi.metadata_table.slices import INIT_PREFIX
 from lakemeta.hudi.metadata_table.sync import open_metadata
-from lakemeta.hudi.metadata_table.table import BASE_PATH, DROP_ADVICE, MetadataTable
+from lakemeta.hudi.metadata_table.table import DROP_ADVICE, MetadataTable
 from lakemeta.hudi.timeline.failed_writes import is_alive
 from lakemeta.hudi.timeline.heartbeats import read_heartbeats
 from lakemeta.hudi.timeline.instant_writer import next_instant
@@ -82,7 +83,7 @@ def leftovers(table: MetadataTable, clusterings: frozenset[str]) -> tuple[Instan
 def heartbeats(place: Place) -> Mapping[str, int]:
     """When each heartbeat of the table and of its metadata table last changed, in ms since the epoch."""
     of_data = read_heartbeats(place.storage, place.root)
-    of_metadata = read_heartbeats(place.storage, f"{place.root}/{BASE_PATH}")
+    of_metadata = read_heartbeats(place.storage, f"{place.root}/{METADATA_TABLE}")
     return {i: max(of_data.get(i, 0), of_metadata.get(i, 0)) for i in {*of_data, *of_metadata}}
 
 

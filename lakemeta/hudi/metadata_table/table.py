@@ -31,6 +31,7 @@ from lakemeta.errors import (
     UnsupportedFeatureError,
 )
 from lakemeta.hudi.files.doors import metadata_door
+from lakemeta.hudi.files.layout import METADATA_TABLE, PROPERTIES, TIMELINE_FOLDER
 from lakemeta.hudi.files.logs import LogBlock, read_blocks
 from lakemeta.hudi.files.names import parse_log_file
 from lakemeta.hudi.files.properties import parse_properties
@@ -75,12 +76,10 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline.instants import Instant
     from lakemeta.storage import Storage
 
-BASE_PATH: Final = ".hoodie/metadata"
 DROP_ADVICE: Final = (
     "take the table off its metadata table with: lakemeta clean {} --drop-metadata-table; "
     "the next Hudi writer builds it anew"
 )
-_LEFT_BY_DOWNGRADE: Final = ".hoodie/timeline"  # where version 8 and newer keep instants
 _READABLE_WHEN_PENDING: Final = ("deltacommit", "clean", "rollback")
 
 
@@ -125,7 +124,7 @@ class MetadataTable:
             file_id_prefix(partition)
         if FILES not in config.metadata_partitions:
             raise CorruptMetadataError(f"{root} has no metadata table: its properties name no partition {FILES}")
-        path = f"{root}/{BASE_PATH}"
+        path = f"{root}/{METADATA_TABLE}"
         _check_version(storage, path, config)
         timeline = _load_timeline(storage, f"{path}/{config.timeline_folder}")
         unfinished = [i for i in timeline.pending if i.action not in _READABLE_WHEN_PENDING]
@@ -140,7 +139,7 @@ class MetadataTable:
     @property
     def path(self) -> str:
         """The base path of the metadata table."""
-        return f"{self.root}/{BASE_PATH}"
+        return f"{self.root}/{METADATA_TABLE}"
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -304,7 +303,7 @@ class MetadataTable:
                 f"the metadata table has no file group in {directory}, though the table's properties name it; "
                 "turn the metadata table off and on again"
             )
-        if self.config.version < 8 and self.storage.exists(f"{self.path}/{_LEFT_BY_DOWNGRADE}"):
+        if self.config.version < 8 and self.storage.exists(f"{self.path}/{TIMELINE_FOLDER}"):
             self._check_older(directory, names, slices)
         return slices
 
@@ -403,7 +402,7 @@ class MetadataTable:
 
 
 def _check_version(storage: Storage, path: str, config: TableConfig) -> None:
-    where = f"{path}/.hoodie/hoodie.properties"
+    where = f"{path}/{PROPERTIES}"
     try:
         version = parse_properties(storage.read(where), where).get("hoodie.table.version")
     except PathNotFoundError as error:

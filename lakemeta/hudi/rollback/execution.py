@@ -26,12 +26,12 @@ import attrs
 
 from lakemeta.errors import PathExistsError, StalePlanError, StorageError
 from lakemeta.hudi.files.doors import block_door, data_door, metadata_door
+from lakemeta.hudi.files.layout import HEARTBEAT_FOLDER, MARKER_FOLDER
 from lakemeta.hudi.files.logs import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakemeta.hudi.files.names import LogFile, parse_log_file
 from lakemeta.hudi.metadata_table.sync import check_rollback, newest_time, tell_rollback
-from lakemeta.hudi.rollback.plan_check import MARKER_FOLDER
 from lakemeta.hudi.rollback.planner import FailedWrite, check_not_executing
-from lakemeta.hudi.timeline.heartbeats import HEARTBEAT_FOLDER, Heartbeat, read_heartbeats
+from lakemeta.hudi.timeline.heartbeats import Heartbeat, read_heartbeats
 from lakemeta.hudi.timeline.instants import Instant, Timeline, parse_instant
 from lakemeta.hudi.timeline.loading import load_timeline
 from lakemeta.hudi.timeline.rollback_metadata import (

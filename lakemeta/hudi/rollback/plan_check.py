@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, PathNotFoundError
 from lakemeta.hudi.files.doors import block_door, data_door, metadata_door
+from lakemeta.hudi.files.layout import MARKER_FOLDER
 from lakemeta.hudi.files.logs import LogBlock, read_blocks
 from lakemeta.hudi.files.names import parse_base_file, parse_log_file
 from lakemeta.hudi.view.file_groups import View
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from lakemeta.hudi.rollback.planner import FailedWrite
     from lakemeta.hudi.timeline.rollback_metadata import RollbackRequest
     from lakemeta.hudi.timeline.state import TableState
-
-MARKER_FOLDER = ".hoodie/.temp"
 
 
 def check_write(place: Place, write: FailedWrite, state: TableState) -> None:

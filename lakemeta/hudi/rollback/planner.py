@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
+from lakemeta.hudi.files.layout import MARKER_FOLDER
 from lakemeta.hudi.metadata_table.leftovers import read_leftovers
 from lakemeta.hudi.options import FailedWrites
-from lakemeta.hudi.rollback.plan_check import MARKER_FOLDER, check_marker_folder, check_write
+from lakemeta.hudi.rollback.plan_check import check_marker_folder, check_write
 from lakemeta.hudi.rollback.rules import Marker, listing_requests, marker_requests, parse_marker
 from lakemeta.hudi.timeline.action_metadata import decode_commit
 from lakemeta.hudi.timeline.failed_writes import WRITE_ACTIONS, is_alive, pending_writes, writes_to_roll_back

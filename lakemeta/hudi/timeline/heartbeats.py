@@ -12,10 +12,11 @@ Rules of this module (``HoodieHeartbeatClient``):
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lakemeta.errors import PathNotFoundError, StorageError
 from lakemeta.hudi.files.doors import metadata_door
+from lakemeta.hudi.files.layout import HEARTBEAT_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from lakemeta.storage import Storage
-
-HEARTBEAT_FOLDER: Final = ".hoodie/.heartbeat"
 
 
 def read_heartbeats(storage: Storage, root: str) -> Mapping[str, int]:

@@ -16,6 +16,7 @@ import attrs
 
 from lakemeta.errors import CorruptMetadataError, PathNotFoundError, TableNotFoundError
 from lakemeta.executor import nearby
+from lakemeta.hudi.files.layout import PROPERTIES
 from lakemeta.hudi.files.properties import TableConfig, parse_table_config
 from lakemeta.hudi.timeline.action_metadata import (
     CommitMetadata,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.storage import Storage
 
-PROPERTIES = ".hoodie/hoodie.properties"
 _HEAD = 64 * 1024  # reaches past the Avro schema in the header of a commit
 _TAIL = 16
 _FEW = 64  # instants, and

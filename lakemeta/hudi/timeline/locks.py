@@ -38,6 +38,7 @@ from lakemeta.errors import (
     UnsupportedFeatureError,
 )
 from lakemeta.hudi.files.doors import lock_door
+from lakemeta.hudi.files.layout import LOCK_FILE, STORAGE_LOCK_FILE
 from lakemeta.json_text import parse_json
 from lakemeta.paths import split_scheme
 from lakemeta.storage.contract import ConditionalStorage
@@ -184,7 +185,7 @@ def _provider(
     if name == FILE_SYSTEM:
         return FileSystemLock(place.storage, _lock_path(place, options), options.lock_expire_minutes, clock)
     if name == STORAGE_BASED:
-        path = f"{place.root}/.hoodie/.locks/table_lock.json"
+        path = f"{place.root}/{STORAGE_LOCK_FILE}"
         if isinstance(place.storage, ConditionalStorage):
             return StorageLock(place.storage, path, options.lock_validity_s, clock)
         if not assume_single_writer:
@@ -201,7 +202,7 @@ def _provider(
 
 def _lock_path(place: Place, options: CleanOptions) -> str:
     if not options.lock_path:
-        return f"{place.root}/.hoodie/lock"
+        return f"{place.root}/{LOCK_FILE}"
     scheme, path = split_scheme(options.lock_path.rstrip("/"))
     if scheme not in ("", place.storage.scheme) or (not scheme and place.storage.scheme != "file"):
         raise OptionError(

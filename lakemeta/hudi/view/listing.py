@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from lakemeta.errors import CorruptMetadataError, PathNotFoundError
 from lakemeta.executor import nearby
+from lakemeta.hudi.files.layout import METADATA_FOLDER, PROPERTIES
 from lakemeta.hudi.files.names import is_partition_metadata
 from lakemeta.paths import relative
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.storage import Entry, Storage
 
-METADATA_FOLDER = ".hoodie"
 BATCH = 8
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def other_table(storage: Storage, root: str, partition: str) -> str | None:
     """The directory on the way to a partition, itself included, that is another table; None if there is none."""
     parts = partition.split("/")
     ways = ("/".join(parts[: end + 1]) for end in range(len(parts)) if partition)
-    return next((way for way in ways if storage.exists(f"{root}/{way}/{METADATA_FOLDER}/hoodie.properties")), None)
+    return next((way for way in ways if storage.exists(f"{root}/{way}/{PROPERTIES}")), None)
 
 
 def descend(executor: Executor, look: Callable[[Sequence[str]], Iterator[T | Subdirectories]]) -> Iterator[T]:
