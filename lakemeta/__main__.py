@@ -1,4 +1,4 @@
-"""``python -m lakemeta``: the command line."""
+"""``python -m lakemeta``: the command line (I/O)."""
 
 from lakemeta.cli.main import main
 

@@ -1,4 +1,4 @@
-"""How work is spread: the Executor protocol and the executor that uses local threads.
+"""How work is spread: the Executor protocol and the executor that uses local threads (I/O).
 
 Rules of the contract, which ``tests/contract`` holds every executor to:
 

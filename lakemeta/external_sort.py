@@ -1,4 +1,4 @@
-"""Sorting more rows than fit in memory: sorted runs in temporary Arrow files, merged batch by batch.
+"""Sorting more rows than fit in memory: sorted runs in temporary Arrow files, merged batch by batch (I/O).
 
 No table format's rules live here: what to sort by are columns of the tables, put there by the caller.
 """

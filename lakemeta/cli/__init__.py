@@ -1,1 +1,1 @@
-"""The command line; nothing else of lakemeta imports it."""
+"""The command line (I/O); nothing else of lakemeta imports it."""

@@ -1,4 +1,4 @@
-"""Parquet files as record batches of bounded size.
+"""Parquet files as record batches of bounded size (I/O).
 
 A batch has at most so many rows, and about so many bytes as Arrow holds them, however few bytes a file has for them.
 What rows take is known from the footer: of numbers it says how many there are, and of texts how long all of them are,

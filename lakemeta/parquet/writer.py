@@ -1,4 +1,4 @@
-"""Parquet files, written with all cores, statistics collected on the way.
+"""Parquet files, written with all cores, statistics collected on the way (I/O).
 
 pyarrow encodes a row group on one thread. Encoding is two thirds of the cost of rewriting a file, so the
 writer here cuts a row group into bundles of columns, lets pyarrow encode each bundle on a thread into a small

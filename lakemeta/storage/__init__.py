@@ -1,4 +1,4 @@
-"""Stores of table files behind one contract: local disks, S3, and fsspec's others to read from."""
+"""Stores of table files behind one contract (I/O): local disks, S3, and fsspec's others to read from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables kept by the file system alone (Iceberg's HadoopTableOperations).
+"""Tables kept by the file system alone (I/O; Iceberg's HadoopTableOperations).
 
 Version N of the table is ``metadata/vN.metadata.json`` (``vN.gz.metadata.json`` if compressed), and
 creating version N+1, which must not exist, is the commit. ``metadata/version-hint.text`` only says where to

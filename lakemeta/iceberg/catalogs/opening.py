@@ -1,4 +1,4 @@
-"""Finding a table: a directory that the file system keeps, or the metadata files of a table that a catalog keeps."""
+"""Finding a table: a directory that the file system keeps, or the metadata files of a catalog's table (I/O)."""
 
 from __future__ import annotations
 

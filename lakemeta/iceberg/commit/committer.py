@@ -1,4 +1,4 @@
-"""Committing a change to a table: write its files, swap the metadata, try again after a conflict, clean up.
+"""Committing a change to a table: write its files, swap the metadata, try again after a conflict, clean up (I/O).
 
 A change is a function of the version it is applied to, so that it can be applied anew when another commit
 came first (Iceberg's SnapshotProducer.commit). What a crash leaves behind are files that nothing refers to.

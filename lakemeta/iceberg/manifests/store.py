@@ -1,4 +1,4 @@
-"""Reading manifest lists and manifests from a table's store, many at once."""
+"""Reading manifest lists and manifests from a table's store, many at once (I/O)."""
 
 from __future__ import annotations
 

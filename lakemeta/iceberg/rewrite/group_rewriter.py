@@ -1,4 +1,4 @@
-"""Rewrites one group of data files: the unit of work of rewrite_data_files, on this machine or on a worker.
+"""Rewrites one group of data files: the unit of work of rewrite_data_files, here or on a worker (I/O).
 
 Rows of the inputs, without the deleted ones, become rows of new files of the current schema and the wanted
 partition spec (engine: SparkBinPackFileRewriteRunner and its siblings). Nothing is committed here.

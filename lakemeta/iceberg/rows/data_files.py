@@ -1,4 +1,4 @@
-"""Data and delete files of every format as Arrow batches with field ids."""
+"""Data and delete files of every format as Arrow batches with field ids (I/O)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads the delete files of a group of data files, each file once."""
+"""Loads the delete files of a group of data files, each file once (I/O)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the new data files of one group of a rewrite: rolls over, names, places and measures them."""
+"""Writes the new data files of one group of a rewrite: rolls over, names, places and measures them (I/O)."""
 
 from __future__ import annotations
 
