@@ -27,7 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import iceberg_plan
 
-from lakemeta.iceberg.commit.committer import commit, surroundings
+from lakemeta.environment import Environment
+from lakemeta.iceberg.commit.committer import commit, new_snapshot_id
 from lakemeta.iceberg.commit.new_manifests import NewManifests
 from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
@@ -104,10 +105,10 @@ def replace_one_partition(url: str) -> None:
         data_sequence_number=head.sequence_number,
         hints=frozenset(seen),
     )
-    world = surroundings()
-    new = NewManifests(operations.metadata_location, world.new_uuid(), world.new_snapshot_id({}))
+    env = Environment()
+    new = NewManifests(operations.metadata_location, env.new_uuid(), new_snapshot_id(env, {}))
     stored = StoredManifests(operations.storage, metadata.specs_by_id)
-    commit(operations, lambda base: next_snapshot(update, base, stored, new), world)
+    commit(operations, lambda base: next_snapshot(update, base, stored, new), env)
 
 
 def measure_decoders(folder: Path, runs: int) -> None:

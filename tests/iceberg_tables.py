@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import uuid
+from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from lakemeta.environment import Environment
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
-from lakemeta.iceberg.commit.committer import Surroundings, commit
+from lakemeta.iceberg.commit.committer import commit, new_snapshot_id
 from lakemeta.iceberg.commit.new_manifests import NewManifests
 from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
@@ -43,12 +45,12 @@ PATH_ID, POSITION_ID = 2147483546, 2147483545
 EPOCH_MS = 1_767_225_600_000
 
 
-def still_world(seed: int = 0) -> Surroundings:
-    """A world without time and chance: the clock ticks a millisecond a look, uuids count up from the seed."""
+def still_env(seed: int = 0) -> Environment:
+    """An environment without time and chance: the clock ticks a millisecond a look, uuids count up from the seed."""
     clock, ids = count(EPOCH_MS), count(1)
-    return Surroundings(
-        lambda: next(clock),
-        lambda ms: None,
+    return Environment(
+        lambda: datetime.fromtimestamp(next(clock) / 1000, UTC),
+        lambda _: None,
         lambda: 0.0,
         lambda: str(uuid.UUID(int=(seed << 96) | (next(ids) * 0x9E3779B97F4A7C15) % (1 << 96), version=4)),
     )
@@ -91,7 +93,7 @@ class SmallTable:
     def __init__(self, storage: Storage, root: str, *, seed: int = 0) -> None:
         self.storage, self.root = storage, root
         self.operations = HadoopTableOperations(storage, root)
-        self.world = still_world(seed)
+        self.env = still_env(seed)
 
     @property
     def metadata(self) -> TableMetadata:
@@ -156,11 +158,11 @@ class SmallTable:
         metadata = self.metadata
         new = NewManifests(
             self.operations.metadata_location,
-            self.world.new_uuid(),
-            self.world.new_snapshot_id(metadata.snapshots_by_id),
+            self.env.new_uuid(),
+            new_snapshot_id(self.env, metadata.snapshots_by_id),
         )
         stored = StoredManifests(self.storage, metadata.specs_by_id)
-        snapshot = commit(self.operations, lambda base: next_snapshot(update, base, stored, new), self.world)
+        snapshot = commit(self.operations, lambda base: next_snapshot(update, base, stored, new), self.env)
         assert snapshot
         return snapshot
 
@@ -174,7 +176,7 @@ class SmallTable:
         upper: Mapping[int, bytes] | None = None,
         **fields: Any,
     ) -> DataFile:
-        name = f"data/{self.world.new_uuid()}.parquet"
+        name = f"data/{self.env.new_uuid()}.parquet"
         self.storage.create(f"{self.root}/{name}", data)
         location = f"{self.metadata.location}/{name}"
         return DataFile(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from lakemeta.environment import Environment, utc_now
 from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.hudi.clean.planner import PLAN_KIND, plan_clean
 from lakemeta.hudi.files.place import Place
 from lakemeta.hudi.options import CleanOptions
-from lakemeta.hudi.timeline.instant_writer import Clock, utc_now
 from lakemeta.hudi.timeline.loading import load_config
 from lakemeta.storage import open_storage
 
@@ -132,13 +132,13 @@ class HudiTable:
         plan: Plan,
         *,
         executor: Executor | None = None,
-        clock: Clock = utc_now,
+        env: Environment | None = None,
         drop_metadata_table: bool = False,
         assume_single_writer: bool = False,
     ) -> Report:
         """Apply a plan of a clean or a rollback, and account for every file.
 
-        A clean executes pending cleans too. ``clock`` gives the present for new instants. ``drop_metadata_table`` first
+        A clean executes pending cleans too. ``env`` gives the present for new instants. ``drop_metadata_table`` first
         takes the table off its metadata table, as a Hudi writer with ``hoodie.metadata.enable=false`` does.
         ``assume_single_writer`` goes ahead without a lock that lakemeta cannot take.
 
@@ -151,7 +151,7 @@ class HudiTable:
         from lakemeta.hudi.rollback.apply import apply_rollback
         from lakemeta.hudi.rollback.planner import PLAN_KIND as ROLLBACK_KIND
 
-        executor = executor or LocalExecutor()
+        executor, clock = executor or LocalExecutor(), (env or Environment()).now
 
         def work() -> Report:
             if plan.header.plan == ROLLBACK_KIND:
@@ -213,7 +213,7 @@ class HudiTable:
         plan: Plan,
         *,
         executor: Executor | None = None,
-        clock: Clock = utc_now,
+        env: Environment | None = None,
         assume_single_writer: bool = False,
     ) -> str | None:
         """Only request the plan, for a Hudi writer or a later run to execute; its instant, or None for nothing.
@@ -222,7 +222,7 @@ class HudiTable:
         """
         from lakemeta.hudi.clean.apply import begin, schedule
 
-        executor = executor or LocalExecutor()
+        executor, clock = executor or LocalExecutor(), (env or Environment()).now
         with working_on(f"schedule {plan.header.plan} of {self.url}"):
             requested = schedule(begin(self.place, plan, executor, clock, assume_single_writer=assume_single_writer))
         return requested.requested if requested else None

@@ -7,13 +7,15 @@ small data file a city, as a streaming writer leaves them; deletes are position 
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from lakemeta.environment import Environment
 from lakemeta.iceberg.catalogs.hadoop import HINT, HadoopTableOperations
-from lakemeta.iceberg.commit.committer import Surroundings, commit
+from lakemeta.iceberg.commit.committer import commit, new_snapshot_id
 from lakemeta.iceberg.commit.new_manifests import NewManifests
 from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
@@ -36,7 +38,6 @@ from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
 Row = dict[str, Any]
 
@@ -62,8 +63,8 @@ class SampleTable:
         self.storage, self.root = open_storage(url)
         start_ms = int(start.timestamp() * 1000)
         clock, ids = count(start_ms + _STEP_MS, _STEP_MS), count(1)
-        self._world = Surroundings(
-            lambda: next(clock),
+        self._env = Environment(
+            lambda: datetime.fromtimestamp(next(clock) / 1000, UTC),
             lambda _: None,
             lambda: 0.0,
             lambda: str(uuid.UUID(int=next(ids) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128), version=4)),
@@ -81,7 +82,7 @@ class SampleTable:
         fields = POSITION_DELETE_FIELDS
         columns = {"file_path": [file.file_path] * len(positions), "pos": sorted(positions)}
         table = pa.Table.from_pydict(columns, schema=arrow_schema(fields))
-        location = f"{file.file_path.rpartition('/')[0]}/{self._world.new_uuid()}-deletes.parquet"
+        location = f"{file.file_path.rpartition('/')[0]}/{self._env.new_uuid()}-deletes.parquet"
         path = store_path(self.storage.scheme, location)
         with self.storage.open_output(path) as sink:
             writer = ParquetWriter(sink, parquet_schema(fields), WriteOptions())
@@ -113,7 +114,7 @@ class SampleTable:
     def _create(self, start_ms: int) -> None:
         metadata = TableMetadata(
             format_version=2,
-            table_uuid=self._world.new_uuid(),
+            table_uuid=self._env.new_uuid(),
             location=self.storage.url(self.root),
             last_updated_ms=start_ms,
             last_column_id=4,
@@ -133,7 +134,7 @@ class SampleTable:
         metadata = self.operations.refresh().metadata
         modes = metrics_modes(metadata.properties, _SCHEMA, metadata.sort_order)
         factory = FileFactory.make(
-            metadata.location, metadata.properties, _SCHEMA, _SPEC, modes, 0, self._world.new_uuid(), 0, 0
+            metadata.location, metadata.properties, _SCHEMA, _SPEC, modes, 0, self._env.new_uuid(), 0, 0
         )
         writer = GroupWriter(factory, _LIMITS, self._open_output, self._read_range, None)
         writer.write((city,), pa.Table.from_pylist(rows, schema=arrow_schema(_SCHEMA.fields)))
@@ -150,11 +151,11 @@ class SampleTable:
         metadata = self.operations.refresh().metadata
         new = NewManifests(
             self.operations.metadata_location,
-            self._world.new_uuid(),
-            self._world.new_snapshot_id(metadata.snapshots_by_id),
+            self._env.new_uuid(),
+            new_snapshot_id(self._env, metadata.snapshots_by_id),
         )
         stored = StoredManifests(self.storage, metadata.specs_by_id)
-        commit(self.operations, lambda base: next_snapshot(update, base, stored, new), self._world)
+        commit(self.operations, lambda base: next_snapshot(update, base, stored, new), self._env)
 
 
 def write_sample_table(url: str, start: datetime) -> SampleTable:

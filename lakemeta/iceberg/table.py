@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from lakemeta.environment import Environment
 from lakemeta.errors import PathNotFoundError
 from lakemeta.events import Event, Progress, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakemeta.finding import Finding
-    from lakemeta.iceberg.commit.committer import Surroundings
     from lakemeta.iceberg.doctor.facts import IcebergFacts
     from lakemeta.plan import Plan
     from lakemeta.report import Report
@@ -94,12 +94,12 @@ class IcebergTable:
         plan: Plan,
         *,
         executor: Executor | None = None,
-        world: Surroundings | None = None,
+        env: Environment | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Report:
         """Apply a plan: rewrite its groups, commit, and report in the engine's own result names.
 
-        ``world`` gives time, chance and identifiers; by default the real ones. ``on_progress`` hears, in any thread
+        ``env`` gives time, chance and identifiers, by default the machine's. ``on_progress`` hears, in any thread
         but one call at a time, how many groups and bytes have been rewritten.
 
         Raises:
@@ -108,11 +108,9 @@ class IcebergTable:
             CommitStateUnknownError: nobody can say whether a commit happened; nothing was removed.
             UnsupportedFeatureError: the table cannot be changed by lakemeta.
         """
-        from lakemeta.iceberg.commit.committer import surroundings
         from lakemeta.iceberg.rewrite.apply import apply_rewrite
 
-        chosen = world or surroundings()
-        run = partial(apply_rewrite, self.place, plan, executor, chosen, on_progress)
+        run = partial(apply_rewrite, self.place, plan, executor, env or Environment(), on_progress)
         with working_on(f"apply {plan.header.plan} to {self.url}"):
             return self._watch.apply(plan.header.plan, lambda: self._explained(run))
 

@@ -24,8 +24,9 @@ from hudi_cases import load_cases, read_avro
 from hudi_mdt_cases import lay_out
 from iceberg_cases import CASES, unpack
 from iceberg_checker import TableState
-from iceberg_tables import still_world
+from iceberg_tables import still_env
 
+from lakemeta.environment import Environment
 from lakemeta.errors import LakemetaError
 from lakemeta.executor import LocalExecutor, batched
 from lakemeta.hudi import HudiTable
@@ -190,7 +191,7 @@ def _hudi_case(name: str, *, rollback: bool = False) -> Execution:
         table = HudiTable.open(str(root))
         plan = table.plan_rollback if rollback else table.plan_clean
         made = plan(case.options, now=case.now, executor=executor)
-        return table.apply(made, executor=executor, clock=lambda: case.now)
+        return table.apply(made, executor=executor, env=Environment(lambda: case.now))
 
     return Execution(lambda folder: Path(case.unpack(folder / "t")), run, hudi_state)
 
@@ -201,7 +202,7 @@ def _metadata_table(name: str) -> Execution:
     def run(root: Path, executor: Executor) -> Report:
         table = HudiTable.open(str(root))
         plan = table.plan_clean(options, now=now, executor=executor)
-        return table.apply(plan, executor=executor, clock=lambda: now)
+        return table.apply(plan, executor=executor, env=Environment(lambda: now))
 
     return Execution(lambda folder: Path(lay_out(name, folder).root), run, hudi_state)
 
@@ -223,7 +224,7 @@ def _rewrite(name: str, options: dict[str, str]) -> Execution:
     def run(root: Path, executor: Executor) -> Report:
         table = IcebergTable.open(str(root))
         plan = table.plan_rewrite_data_files(options, executor=executor)
-        return table.apply(plan, executor=executor, world=still_world(1))
+        return table.apply(plan, executor=executor, env=still_env(1))
 
     return Execution(lambda folder: unpack(name, folder).table, run, iceberg_state)
 

@@ -15,8 +15,9 @@ from contract.spark_cluster import LEAKS_OF_PYSPARK, needs_spark, spark, standal
 from faults import WrappedStorage
 from hudi_cases import data_files, load_cases
 from iceberg_checker import TableState
-from iceberg_tables import create_table, still_world
+from iceberg_tables import create_table, still_env
 
+from lakemeta.environment import Environment
 from lakemeta.hudi import HudiTable
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
 from lakemeta.iceberg.rewrite.planner import Place
@@ -104,7 +105,7 @@ def test_a_deletion_whose_worker_is_lost(trouble: str, executor: SparkExecutor, 
     root = tmp_path / "t"
     table = troubled(HudiTable.open(case.unpack(root)), "delete_many", tmp_path / "mark", trouble)
     plan = table.plan_clean(case.options, now=case.now, executor=executor)
-    report = table.apply(plan, executor=executor, clock=lambda: case.now)
+    report = table.apply(plan, executor=executor, env=Environment(lambda: case.now))
     assert (tmp_path / "mark").exists()
     assert report.complete
     assert report.deleted_files + report.absent_files == len(case.planned_files()) > 1
@@ -142,7 +143,7 @@ def test_an_iceberg_rewrite_whose_worker_is_lost(trouble: str, executor: SparkEx
     storage: Any = TroubledStorage(LocalStorage(), "open_output", tmp_path / "mark", trouble)
     table = IcebergTable(Place(str(root), HadoopTableOperations(storage, str(root))))
     plan = table.plan_rewrite_data_files({"rewrite-all": "true"}, executor=executor)
-    report = table.apply(plan, executor=executor, world=still_world(1))
+    report = table.apply(plan, executor=executor, env=still_env(1))
     assert (tmp_path / "mark").exists()
     assert report.result["rewritten_data_files_count"] == 6
     after = TableState.local(root)

@@ -23,8 +23,9 @@ from fuzz.memory import File, MemoryTable
 from hudi_mdt_cases import CASES as MDT_CASES
 from hudi_mdt_cases import lay_out
 from iceberg_checker import TableState
-from iceberg_tables import create_table, still_world
+from iceberg_tables import create_table, still_env
 
+from lakemeta.environment import Environment
 from lakemeta.errors import LakemetaError, PathNotFoundError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -163,7 +164,7 @@ def _apply_edited(table: Table, files: Files, text: bytes, tries: _Tries) -> Non
         return
     rewritten = _open_iceberg(table, storage)
     before = len(tries.refused)
-    tries.of("apply edited", lambda: rewritten.apply(plan, executor=ONE, world=still_world(7)))
+    tries.of("apply edited", lambda: rewritten.apply(plan, executor=ONE, env=still_env(7)))
     _judge_iceberg(table, files, storage.files, tries, committed=before == len(tries.refused))
 
 
@@ -234,7 +235,7 @@ def _plan_hudi(opened: HudiTable, table: Table, service: str) -> Plan:
 
 
 def _apply_hudi(opened: HudiTable, table: Table, plan: Plan) -> None:
-    opened.apply(plan, executor=ONE, clock=_clock(table), assume_single_writer=True)
+    opened.apply(plan, executor=ONE, env=Environment(_clock(table)), assume_single_writer=True)
 
 
 def _clock(table: Table) -> Callable[[], datetime]:
@@ -326,7 +327,7 @@ def _run_iceberg(table: Table, files: Files, tries: _Tries) -> None:
         return
     saved = tries.of("save plan", lambda: Plan.loads(plan.dumps())) or plan
     before = len(tries.refused)
-    tries.of("apply", lambda: opened.apply(saved, executor=ONE, world=still_world(7)))
+    tries.of("apply", lambda: opened.apply(saved, executor=ONE, env=still_env(7)))
     _judge_iceberg(table, files, storage.files, tries, committed=before == len(tries.refused))
 
 

@@ -15,11 +15,11 @@ from faults import Crash, FaultyStorage, HookedStorage
 from hudi_cases import data_files
 from hudi_mdt_cases import MdtCase, lay_out
 
+from lakemeta.environment import utc_now
 from lakemeta.errors import LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.clean.apply import begin, run
-from lakemeta.hudi.timeline.instant_writer import utc_now
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

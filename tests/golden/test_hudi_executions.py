@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hudi_cases import HudiCase, data_files, load_cases, read_avro, relative_path
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi import HudiTable
 
@@ -39,9 +40,9 @@ def test_execution_leaves_what_the_engine_leaves(name: str, tmp_path: Path) -> N
     before = _instants(tmp_path)
     plan = table.plan_clean(case.options, now=case.now)
     if case.expected["action"] == "schedule_clean":
-        table.schedule_clean(plan, clock=lambda: case.now)
+        table.schedule_clean(plan, env=Environment(lambda: case.now))
     else:
-        table.apply(plan, clock=lambda: case.now)
+        table.apply(plan, env=Environment(lambda: case.now))
     if name in DIFFERENT:
         assert data_files(tmp_path) <= case.left_files()
         return
@@ -60,7 +61,7 @@ def test_empty_request_is_refused(name: str, tmp_path: Path) -> None:
     table = HudiTable.open(case.unpack(tmp_path))
     before = data_files(tmp_path), _instants(tmp_path)
     with pytest.raises(CorruptMetadataError, match="is empty"):
-        table.apply(table.plan_clean(case.options, now=case.now), clock=lambda: case.now)
+        table.apply(table.plan_clean(case.options, now=case.now), env=Environment(lambda: case.now))
     assert (data_files(tmp_path), _instants(tmp_path)) == before
 
 

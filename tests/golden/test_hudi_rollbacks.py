@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hudi_cases import HudiCase, data_files, load_cases, read_avro
 
+from lakemeta.environment import Environment
 from lakemeta.hudi import HudiTable
 
 RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "hudi_rollbacks.json").read_text())
@@ -60,7 +61,7 @@ def test_rollback_is_what_the_next_writer_does(name: str, tmp_path: Path) -> Non
     before = _hoodie(tmp_path)
     plan = table.plan_rollback(case.options, now=case.now)
     assert {op.path for op in plan.deletes()} == set(before_files(case)) - case.left_files()
-    report = table.apply(plan, clock=lambda: case.now)
+    report = table.apply(plan, env=Environment(lambda: case.now))
     assert report.deleted_files == plan.files
     assert report.result["commits_rollback"] == plan.header.facts["failed_writes"]
     _check(case, tmp_path, before)
@@ -73,7 +74,7 @@ def test_a_lazy_clean_rolls_back_what_the_engine_does(name: str, tmp_path: Path)
     case = load_cases()[name]
     table = HudiTable.open(case.unpack(tmp_path))
     before = _hoodie(tmp_path)
-    report = table.apply(table.plan_clean(case.options, now=case.now), clock=lambda: case.now)
+    report = table.apply(table.plan_clean(case.options, now=case.now), env=Environment(lambda: case.now))
     _check(case, tmp_path, before)
     rollback = next(n for n in _hoodie(tmp_path) if n.endswith(".rollback.requested"))
     assert Path(rollback).name[:17] < str(report.committed)

@@ -45,7 +45,7 @@ class Scene:
         self.files = tuple(sorted(self.table.data_files(), key=lambda f: f.lower_bounds[1]))
 
     def describe(self, content: FileContent = FileContent.DATA, records: int = 1, **fields) -> DataFile:
-        name = f"{self.table.root}/data/{self.table.world.new_uuid()}.parquet"
+        name = f"{self.table.root}/data/{self.table.env.new_uuid()}.parquet"
         return DataFile(content, name, "PARQUET", 0, (), records, 100, **fields)
 
     def change(self, operation: str, **what) -> None:

@@ -17,7 +17,7 @@ from lakemeta.storage import LocalStorage
 def append(root: str, seed: int, rounds: int) -> None:
     """Append one row a round."""
     table = SmallTable(LocalStorage(), root, seed=seed)
-    table.world = attrs.evolve(table.world, sleep_ms=lambda ms: time.sleep(ms / 1000), chance=lambda: seed % 7 / 7)
+    table.env = attrs.evolve(table.env, sleep=time.sleep, random=lambda: seed % 7 / 7)
     for i in range(rounds):
         table.append([(seed * 1000 + i, "a", 0.5)])
 

@@ -13,6 +13,7 @@ from builders import TableFiles, base, moment, tree
 from checker import Retention, cleans, must_be_readable, pending_cleans, required_files
 from faults import Crash, FaultyStorage
 
+from lakemeta.environment import Environment
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 from lakemeta.storage import LocalStorage
@@ -56,7 +57,7 @@ def clean(root: Path, storage: Storage, drop_metadata: bool = False) -> Report:
     table = attrs.evolve(table, place=attrs.evolve(table.place, storage=storage))
     executor = LocalExecutor(1)
     plan = table.plan_clean(OPTIONS, now=moment(40), executor=executor)
-    return table.apply(plan, executor=executor, clock=lambda: moment(40), drop_metadata_table=drop_metadata)
+    return table.apply(plan, executor=executor, env=Environment(lambda: moment(40)), drop_metadata_table=drop_metadata)
 
 
 def data(root: Path) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Policy, Step, histories, play, policies
 
+from lakemeta.environment import Environment
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 
@@ -55,7 +56,7 @@ def _clean(table: TableFiles, policy: Policy) -> None:
     plan = opened.plan_clean({**ALWAYS, **policy.options}, now=now, executor=executor)
     assert set(tree(table.root)) == before
     _deletes_nothing_required(plan, required, before)
-    report = opened.apply(plan, executor=executor, clock=lambda: moment(table.hour))
+    report = opened.apply(plan, executor=executor, env=Environment(lambda: moment(table.hour)))
     table.hour += 1
     must_be_readable(table.root, required)
     gone = {path for path in before - set(tree(table.root)) if not path.startswith(".hoodie/")}
@@ -95,7 +96,7 @@ def test_loosening_and_tightening_again_loses_nothing(version: int) -> None:
                 options = {**FULL, "hoodie.clean.commits.retained": str(number)}
                 opened = HudiTable.open(str(table.root))
                 plan = opened.plan_clean(options, now=moment(table.hour), executor=LocalExecutor(1))
-                opened.apply(plan, executor=LocalExecutor(1), clock=lambda: moment(table.hour))
+                opened.apply(plan, executor=LocalExecutor(1), env=Environment(lambda: moment(table.hour)))
                 table.hour += 1
             must_be_readable(table.root, required)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from contract.s3_server import S3Server, s3_server
 
+from lakemeta.environment import Environment
 from lakemeta.hudi import HudiTable, sample
 from lakemeta.storage import open_storage
 
@@ -47,7 +48,7 @@ def test_plan_clean_plan(server: S3Server, scheme: str, monkeypatch: pytest.Monk
     plan = table.plan_clean(ONE, now=START + timedelta(days=1))
     assert (plan.header.table, plan.files) == (url, 4)
     server.requests.clear()
-    report = table.apply(plan, clock=lambda: START + timedelta(days=1))
+    report = table.apply(plan, env=Environment(lambda: START + timedelta(days=1)))
     assert report.complete
     assert report.result["total_files_deleted"] == 4
     assert sum(method == "POST" and "delete" in query for method, _, query in server.requests) == 1
@@ -63,7 +64,7 @@ def test_a_crash_before_the_deletes_is_completed(server: S3Server, monkeypatch: 
     """A scheduled clean is executed by the next run."""
     write(server, "s3://lake/scheduled", monkeypatch)
     table = HudiTable.open("s3://lake/scheduled", server.options)
-    instant = table.schedule_clean(table.plan_clean(ONE), clock=lambda: START + timedelta(days=1))
-    report = table.apply(table.plan_clean(ONE), clock=lambda: START + timedelta(days=1))
+    instant = table.schedule_clean(table.plan_clean(ONE), env=Environment(lambda: START + timedelta(days=1)))
+    report = table.apply(table.plan_clean(ONE), env=Environment(lambda: START + timedelta(days=1)))
     assert report.result["cleans"] == [instant]
     assert report.deleted_files == 4

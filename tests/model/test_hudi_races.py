@@ -10,6 +10,7 @@ from builders import TableFiles, at, base, clean_plan, moment, tree
 from checker import Retention, cleans, must_be_readable, pending_cleans, required_files
 from faults import WrappedStorage
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, StalePlanError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -63,7 +64,7 @@ def clean(table: TableFiles, storage: Storage | None = None, hour: float = 30) -
     opened = HudiTable.open(str(table.root))
     opened = attrs.evolve(opened, place=attrs.evolve(opened.place, storage=storage or LocalStorage()))
     plan = opened.plan_clean(ONE, now=moment(hour), executor=LocalExecutor(1))
-    return opened.apply(plan, executor=LocalExecutor(1), clock=lambda: moment(hour))
+    return opened.apply(plan, executor=LocalExecutor(1), env=Environment(lambda: moment(hour)))
 
 
 def test_of_two_cleans_at_one_instant_one_goes_on(table: TableFiles) -> None:
@@ -140,5 +141,5 @@ def test_a_pending_clean_that_cannot_be_executed_is_found_before_anything_is_wri
     plan = opened.plan_clean(options, now=moment(30), executor=LocalExecutor(1))
     assert plan.files
     with pytest.raises(CorruptMetadataError, match="inside the table"):
-        opened.apply(plan, executor=LocalExecutor(1), clock=lambda: moment(30))
+        opened.apply(plan, executor=LocalExecutor(1), env=Environment(lambda: moment(30)))
     assert tree(table.root) == before

@@ -14,6 +14,7 @@ from faults import Crash, FaultyStorage
 from hudi_cases import read_avro
 from hudi_failed_writes import heartbeat, inflight_updates, log_name, server_markers
 
+from lakemeta.environment import Environment
 from lakemeta.errors import StorageError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -61,7 +62,7 @@ def run(root: Path, work: Literal["rollback", "clean"], storage: Storage) -> Non
     table = attrs.evolve(table, place=attrs.evolve(table.place, storage=storage))
     executor = LocalExecutor(threads=1)
     plan_of = table.plan_rollback if work == "rollback" else table.plan_clean
-    table.apply(plan_of(LAZY, now=NOW, executor=executor), executor=executor, clock=lambda: NOW)
+    table.apply(plan_of(LAZY, now=NOW, executor=executor), executor=executor, env=Environment(lambda: NOW))
 
 
 def outcome(root: Path) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def test_a_file_that_cannot_be_deleted_keeps_the_rollback_pending(tmp_path: Path
     stuck.unlink()
     stuck.mkdir()  # a directory is no file that could be deleted
     table = HudiTable.open(str(root))
-    report = table.apply(table.plan_clean(LAZY, now=NOW), clock=lambda: NOW)
+    report = table.apply(table.plan_clean(LAZY, now=NOW), env=Environment(lambda: NOW))
     assert [outcome.path for outcome in report.failed] == [str(stuck)]
     assert report.committed is None
     assert "stays pending" in report.notes[-1]
@@ -125,7 +126,7 @@ def test_a_file_that_cannot_be_deleted_keeps_the_rollback_pending(tmp_path: Path
     assert not list(timeline.glob("*.clean*"))
     assert list(timeline.glob(f"{at(4)}*"))
     with pytest.raises(StorageError, match="no clean was requested"):
-        table.schedule_clean(table.plan_clean(LAZY, now=NOW), clock=lambda: NOW)
+        table.schedule_clean(table.plan_clean(LAZY, now=NOW), env=Environment(lambda: NOW))
     stuck.rmdir()
     run(root, "clean", LocalStorage())
     assert not list(timeline.glob(f"{at(4)}*"))

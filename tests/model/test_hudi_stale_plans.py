@@ -9,6 +9,7 @@ import attrs
 import pytest
 from builders import TableFiles, at, base, clean_plan, moment, tree
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, LakemetaError, StalePlanError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -43,7 +44,7 @@ def make_plan(table: TableFiles, options: dict[str, str] = COMMITS) -> Plan:
 
 
 def apply(table: TableFiles, plan: Plan) -> None:
-    HudiTable.open(str(table.root)).apply(plan, executor=LocalExecutor(1), clock=lambda: moment(41))
+    HudiTable.open(str(table.root)).apply(plan, executor=LocalExecutor(1), env=Environment(lambda: moment(41)))
 
 
 def is_refused(table: TableFiles, plan: Plan, words: str, error: type[LakemetaError] = StalePlanError) -> None:
@@ -283,7 +284,7 @@ def test_a_pending_clean_is_executed(table: TableFiles, state: str) -> None:
     if state == "inflight":
         table.put(f"{at(9)}.clean.inflight", b"")
     before = table.files()
-    report = HudiTable.open(str(table.root)).apply(make_plan(table), clock=lambda: moment(41))
+    report = HudiTable.open(str(table.root)).apply(make_plan(table), env=Environment(lambda: moment(41)))
     assert before - table.files() == {f"p1/{base('a', 1)}"}
     assert (report.deleted_files, report.absent_files) == (1, 1)
     assert len(report.notes) == 2
@@ -294,7 +295,7 @@ def test_what_lies_deeper_in_a_dropped_partition(table: TableFiles) -> None:
     """A directory with data files of partitions below it is not removed, whatever a plan says."""
     table.put(f"{at(9)}.clean.requested", clean_plan({}, ["p2"], earliest=7))
     table.data("p2/below", base("x", 1))
-    report = HudiTable.open(str(table.root)).apply(make_plan(table), clock=lambda: moment(41))
+    report = HudiTable.open(str(table.root)).apply(make_plan(table), env=Environment(lambda: moment(41)))
     assert "lies deeper in it" in report.notes[0]
     assert (table.root / "p2/below" / base("x", 1)).exists()
 
@@ -304,6 +305,6 @@ def test_two_cleans_pending_at_once(table: TableFiles) -> None:
     pending = clean_plan({"p1": [f"{table.root}/p1/{base('a', 1)}"]}, earliest=7)
     table.put(f"{at(9)}.clean.requested", pending)
     plan = make_plan(table, {**COMMITS, "hoodie.clean.multiple.enabled": "true"})
-    report = HudiTable.open(str(table.root)).apply(plan, clock=lambda: moment(41))
+    report = HudiTable.open(str(table.root)).apply(plan, env=Environment(lambda: moment(41)))
     assert report.result["cleans"] == [at(9), at(41)]
     assert report.absent_files == 1  # both plans name it

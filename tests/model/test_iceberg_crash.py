@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from faults import Crash, FaultyStorage
 from iceberg_checker import TableState
-from iceberg_tables import create_table, still_world
+from iceberg_tables import create_table, still_env
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
@@ -58,14 +58,14 @@ def original(tmp_path_factory) -> Path:
 
 def opened(root: Path, storage, seed: int) -> tuple[IcebergTable, object]:
     table = IcebergTable(Place(str(root), HadoopTableOperations(storage, str(root))))
-    return table, still_world(seed)
+    return table, still_env(seed)
 
 
 def run(root: Path, storage, options: dict[str, str], seed: int) -> Report:
-    table, world = opened(root, storage, seed)
+    table, env = opened(root, storage, seed)
     # One thread, so that the n-th operation is the same one on every run.
     executor = LocalExecutor(1)
-    return table.apply(table.plan_rewrite_data_files(options, executor=executor), executor=executor, world=world)
+    return table.apply(table.plan_rewrite_data_files(options, executor=executor), executor=executor, env=env)
 
 
 def names(root: Path) -> set[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hudi_cases import load_cases
-from iceberg_tables import create_table, still_world
+from iceberg_tables import create_table, still_env
 
+from lakemeta.environment import Environment
 from lakemeta.executor import LocalExecutor, current_work
 from lakemeta.hudi import HudiTable
 from lakemeta.iceberg import IcebergTable
@@ -45,9 +46,9 @@ def test_every_work_on_a_hudi_table_is_named(tmp_path: Path) -> None:
     file = next(plan.deletes()).path
     table.why(file, case.options, now=case.now, executor=listening)
     assert listening.names() == {f"why {file} of {tmp_path}"}
-    table.schedule_clean(plan, executor=listening, clock=lambda: case.now)
+    table.schedule_clean(plan, executor=listening, env=Environment(lambda: case.now))
     assert listening.names() == {f"schedule hudi.clean of {tmp_path}"}
-    table.apply(table.plan_clean(case.options, now=case.now), executor=listening, clock=lambda: case.now)
+    table.apply(table.plan_clean(case.options, now=case.now), executor=listening, env=Environment(lambda: case.now))
     assert listening.names() == {f"apply hudi.clean to {tmp_path}"}
     table.plan_rollback(executor=listening)
     assert listening.names() == {f"plan rollback of {tmp_path}"}
@@ -69,5 +70,5 @@ def test_every_work_on_an_iceberg_table_is_named(tmp_path: Path) -> None:
     file = plan.operations[0].inputs[0]
     table.why(file, executor=listening)
     assert listening.names() == {f"why {file} of {root}"}
-    table.apply(plan, executor=listening, world=still_world(1))
+    table.apply(plan, executor=listening, env=still_env(1))
     assert listening.names() == {f"apply iceberg.rewrite-data-files to {root}"}

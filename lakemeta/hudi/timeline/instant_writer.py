@@ -12,7 +12,7 @@ Rules of this module:
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import MAXYEAR, UTC, datetime, timedelta, tzinfo
+from datetime import MAXYEAR, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 import attrs
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from lakemeta.storage import Storage
 
 Clock = Callable[[], datetime]
-
-
-def utc_now() -> datetime:
-    """The present, in UTC."""
-    return datetime.now(UTC)
 
 
 def next_instant(newest: str, now: datetime, zone: tzinfo) -> str:

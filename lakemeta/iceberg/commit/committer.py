@@ -7,15 +7,11 @@ came first (Iceberg's SnapshotProducer.commit). What a crash leaves behind are f
 from __future__ import annotations
 
 import logging
-import random
-import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
-
-import attrs
+from uuid import UUID
 
 from lakemeta.errors import CommitConflictError, CommitStateUnknownError, LakemetaError
 from lakemeta.executor import LocalExecutor
@@ -28,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakemeta.deletion import Door
+    from lakemeta.environment import Environment
     from lakemeta.iceberg.catalogs.operations import LoadedTable, TableOperations
     from lakemeta.iceberg.spec.table_metadata import Snapshot
     from lakemeta.storage.contract import Storage
@@ -35,37 +32,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@attrs.frozen(slots=True)
-class Surroundings:
-    """What a commit takes from the world around it, so that tests can hold it still."""
-
-    now_ms: Callable[[], int]
-    sleep_ms: Callable[[float], None]
-    chance: Callable[[], float]
-    new_uuid: Callable[[], str]
-
-    def new_snapshot_id(self, taken: Mapping[int, object]) -> int:
-        """A positive 63-bit id that ``taken`` does not have (Iceberg's SnapshotIdGeneratorUtil)."""
-        while True:
-            high, low = divmod(uuid.UUID(self.new_uuid()).int, 1 << 64)
-            if (found := (high ^ low) & 0x7FFFFFFFFFFFFFFF) not in taken:
-                return found
-
-
-def surroundings() -> Surroundings:
-    """The real world."""
-    return Surroundings(
-        lambda: time.time_ns() // 1_000_000,
-        lambda ms: time.sleep(ms / 1000),
-        random.random,
-        lambda: str(uuid.uuid4()),
-    )
+def new_snapshot_id(env: Environment, taken: Mapping[int, object]) -> int:
+    """A positive 63-bit id that ``taken`` does not have (Iceberg's SnapshotIdGeneratorUtil)."""
+    while True:
+        high, low = divmod(UUID(env.new_uuid()).int, 1 << 64)
+        if (found := (high ^ low) & 0x7FFFFFFFFFFFFFFF) not in taken:
+            return found
 
 
 Change = Callable[[Base], Draft | None]
 
 
-def commit(operations: TableOperations, change: Change, world: Surroundings) -> Snapshot | None:
+def commit(operations: TableOperations, change: Change, env: Environment) -> Snapshot | None:
     """Apply and commit a change; returns the new snapshot, None if there was nothing to change.
 
     ``change`` gives the next version, None if there is nothing to change, and raises CommitConflictError if
@@ -79,7 +57,7 @@ def commit(operations: TableOperations, change: Change, world: Surroundings) -> 
     written: list[str] = []
     door = metadata_door(operations.storage, metadata_folder(operations))
     try:
-        snapshot = _with_retries(operations, door, change, world, written)
+        snapshot = _with_retries(operations, door, change, env, written)
     except CommitStateUnknownError:
         raise
     except LakemetaError:
@@ -104,26 +82,26 @@ def remove_files(door: Door, locations: Sequence[str]) -> None:
 
 
 def _with_retries(
-    operations: TableOperations, door: Door, change: Change, world: Surroundings, written: list[str]
+    operations: TableOperations, door: Door, change: Change, env: Environment, written: list[str]
 ) -> Snapshot | None:
-    started = world.now_ms()
+    started = env.now_ms()
     attempt = 0
     while True:
         attempt += 1
         base = operations.refresh()
         policy = RetryPolicy.of(base.metadata.properties)
-        draft = change(Base(base.metadata, base.location, max(world.now_ms(), base.metadata.last_updated_ms)))
+        draft = change(Base(base.metadata, base.location, max(env.now_ms(), base.metadata.last_updated_ms)))
         if draft is None:
             return None
         _write_files(operations.storage, draft, written)
         try:
             _swap(operations, base, draft)
         except CommitConflictError as error:
-            if not policy.tries_again(attempt, world.now_ms() - started):
+            if not policy.tries_again(attempt, env.now_ms() - started):
                 raise
-            pause = policy.wait_ms(attempt, world.chance())
+            pause = policy.wait_ms(attempt, env.random())
             _log.info("attempt %d lost, next in %d ms: %s", attempt, pause, error)
-            world.sleep_ms(pause)
+            env.sleep(pause / 1000)
             continue
         remove_files(door, [location for location in written if location not in draft.files])
         return draft.snapshot

@@ -18,7 +18,7 @@ from lakemeta import __version__
 from lakemeta.errors import CommitStateUnknownError, CorruptMetadataError, LakemetaError, StalePlanError
 from lakemeta.executor import LocalExecutor, batched, hearing_of_batches
 from lakemeta.iceberg.catalogs.doors import data_door
-from lakemeta.iceberg.commit.committer import commit, remove_files
+from lakemeta.iceberg.commit.committer import commit, new_snapshot_id, remove_files
 from lakemeta.iceberg.commit.new_manifests import NewManifests
 from lakemeta.iceberg.commit.snapshot_producer import Base, Draft, next_snapshot
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
@@ -44,9 +44,9 @@ from lakemeta.report import Report
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from lakemeta.environment import Environment
     from lakemeta.events import Progress
     from lakemeta.executor import Executor
-    from lakemeta.iceberg.commit.committer import Surroundings
     from lakemeta.iceberg.manifests.entries import DataFile
     from lakemeta.iceberg.rewrite.planner import Place
     from lakemeta.iceberg.scan.splits import Packing
@@ -78,7 +78,7 @@ def apply_rewrite(
     place: Place,
     plan: Plan,
     executor: Executor | None,
-    world: Surroundings,
+    env: Environment,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Apply a plan, or refuse it with nothing changed. ``on_progress`` hears how far the rewriting has come.
@@ -101,10 +101,10 @@ def apply_rewrite(
     done = _Done(found=left_behind(place.operations, metadata, executor))
     if rewrites:
         inputs = find_inputs(place, metadata, job, rewrites, executor)
-        mark = Mark(place.operations, world.new_uuid(), world.now_ms())
+        mark = Mark(place.operations, env.new_uuid(), env.now_ms())
         progress = GroupProgress(inputs.groups, on_progress)
         shares = packing(plan.header.options, metadata)
-        _Run(place, job, shares, metadata, inputs, executor, world, done, mark, progress).all()
+        _Run(place, job, shares, metadata, inputs, executor, env, done, mark, progress).all()
     return _report(plan, place, done)
 
 
@@ -118,7 +118,7 @@ class _Run:
     metadata: TableMetadata
     inputs: Inputs
     executor: Executor | None
-    world: Surroundings
+    env: Environment
     done: _Done
     mark: Mark  # its uuid is in the names of all new data files
     progress: GroupProgress
@@ -271,9 +271,9 @@ class _Run:
         """Commit the update that a function gives for a version of the table; None is nothing to do."""
         operations = self.place.operations
         taken = operations.current().metadata.snapshots_by_id
-        commit_uuid = self.world.new_uuid()
+        commit_uuid = self.env.new_uuid()
         self.mark.committing(commit_uuid)
-        new = NewManifests(operations.metadata_location, commit_uuid, self.world.new_snapshot_id(taken))
+        new = NewManifests(operations.metadata_location, commit_uuid, new_snapshot_id(self.env, taken))
         stored = StoredManifests(operations.storage, {}, self.executor)
 
         def change(base: Base) -> Draft | None:
@@ -281,7 +281,7 @@ class _Run:
             update = update_of(base.metadata)
             return None if update is None else next_snapshot(update, base, stored, new)
 
-        return commit(operations, change, self.world)
+        return commit(operations, change, self.env)
 
     def _check_commits(self) -> None:
         """Raise if more commits failed than the job allows; groups that were not rewritten make theirs fail."""

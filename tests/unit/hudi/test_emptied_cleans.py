@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from builders import TableFiles, at, base, moment, tree
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, StalePlanError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -48,7 +49,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> TableFiles:
 def clean(table: TableFiles, hour: float) -> list[str]:
     opened = HudiTable.open(str(table.root))
     plan = opened.plan_clean(ONE, now=moment(hour), executor=LocalExecutor(1))
-    return list(opened.apply(plan, executor=LocalExecutor(1), clock=lambda: moment(hour)).result["cleans"])
+    return list(opened.apply(plan, executor=LocalExecutor(1), env=Environment(lambda: moment(hour))).result["cleans"])
 
 
 def completed(table: TableFiles) -> Path:

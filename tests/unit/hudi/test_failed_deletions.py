@@ -10,6 +10,7 @@ import pytest
 from builders import TableFiles, at, avro, base, done, log, moment
 from faults import HookedStorage, Stubborn
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -45,7 +46,7 @@ def make_plan(table: TableFiles, options: dict[str, str] = ONE, hour: float = 30
 
 def clean(table: TableFiles, hour: float, storage: Stubborn | None = None, options: dict[str, str] = ONE) -> Report:
     plan = make_plan(table, options, hour)
-    return opened(table, storage).apply(plan, executor=LocalExecutor(1), clock=lambda: moment(hour))
+    return opened(table, storage).apply(plan, executor=LocalExecutor(1), env=Environment(lambda: moment(hour)))
 
 
 def again(plan: Plan) -> list[tuple[str, str | None]]:

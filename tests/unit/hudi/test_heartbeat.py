@@ -12,6 +12,7 @@ from builders import TableFiles, at, base, moment, tree
 from faults import HookedStorage
 from hudi_failed_writes import heartbeat, server_markers
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CommitConflictError, StalePlanError
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.timeline.heartbeats import Heartbeat
@@ -50,7 +51,7 @@ def begun(table: TableFiles) -> str:
     opened = HudiTable.open(str(table.root))
     dying = attrs.evolve(opened, place=attrs.evolve(opened.place, storage=HookedStorage(LocalStorage(), die)))
     with pytest.raises(KeyboardInterrupt):
-        dying.apply(dying.plan_rollback(LAZY, now=NOW), clock=lambda: NOW)
+        dying.apply(dying.plan_rollback(LAZY, now=NOW), env=Environment(lambda: NOW))
     (rollback,) = (p.name.partition(".")[0] for p in table.timeline.glob("*.rollback.requested"))
     return rollback
 
@@ -67,7 +68,7 @@ def test_a_rollback_under_a_shared_lock_has_a_heartbeat(table: TableFiles, optio
 
     opened = HudiTable.open(str(table.root))
     watched = attrs.evolve(opened, place=attrs.evolve(opened.place, storage=HookedStorage(LocalStorage(), look)))
-    report = watched.apply(watched.plan_rollback(options, now=NOW), clock=lambda: NOW)
+    report = watched.apply(watched.plan_rollback(options, now=NOW), env=Environment(lambda: NOW))
     assert seen == ({report.committed} if options is SHARED else set())
     assert not folder.exists() or not list(folder.iterdir())
 
@@ -79,7 +80,7 @@ def test_a_rollback_whose_heart_beats_is_left_alone(table: TableFiles) -> None:
     with pytest.raises(CommitConflictError, match=r"heartbeat is 7 s old; try again when it is done, or .* than 120 s"):
         opened.plan_rollback(SHARED, now=NOW)
     with pytest.raises(CommitConflictError, match="heartbeat is 7 s old"):
-        opened.apply(opened.plan_clean(SHARED, now=NOW), clock=lambda: NOW)
+        opened.apply(opened.plan_clean(SHARED, now=NOW), env=Environment(lambda: NOW))
 
 
 def test_a_rollback_whose_heart_stopped_is_finished(table: TableFiles) -> None:
@@ -87,7 +88,7 @@ def test_a_rollback_whose_heart_stopped_is_finished(table: TableFiles) -> None:
     rollback = begun(table)
     heartbeat(table, rollback, NOW - timedelta(seconds=121))
     opened = HudiTable.open(str(table.root))
-    assert opened.apply(opened.plan_rollback(SHARED, now=NOW), clock=lambda: NOW).committed == rollback
+    assert opened.apply(opened.plan_rollback(SHARED, now=NOW), env=Environment(lambda: NOW)).committed == rollback
     assert not list((table.root / ".hoodie/.heartbeat").iterdir())
 
 
@@ -106,7 +107,7 @@ def test_who_comes_second_leaves_the_rollback_alone(table: TableFiles) -> None:
     second = attrs.evolve(opened, place=attrs.evolve(opened.place, storage=HookedStorage(LocalStorage(), beat)))
     before = tree(table.root)
     with pytest.raises(CommitConflictError, match="is being executed by a writer"):
-        second.apply(plan, clock=lambda: NOW)
+        second.apply(plan, env=Environment(lambda: NOW))
     assert set(tree(table.root)) - set(before) == {f".hoodie/.heartbeat/{rollback}"}
 
 
@@ -122,11 +123,11 @@ def test_who_comes_too_late_does_nothing(table: TableFiles, was_begun: bool) -> 
     def finish(name: str, _: str) -> None:
         if name == "create" and not locked:
             locked.append(name)
-            opened.apply(opened.plan_rollback(LAZY, now=NOW), clock=lambda: NOW)
+            opened.apply(opened.plan_rollback(LAZY, now=NOW), env=Environment(lambda: NOW))
 
     second = attrs.evolve(opened, place=attrs.evolve(opened.place, storage=HookedStorage(LocalStorage(), finish)))
     with pytest.raises(StalePlanError, match="was rolled back by somebody else meanwhile"):
-        second.apply(plan, clock=lambda: NOW)
+        second.apply(plan, env=Environment(lambda: NOW))
     assert len(list(table.timeline.glob("*.rollback"))) == 1
 
 

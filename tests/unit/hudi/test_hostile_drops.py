@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from builders import TableFiles, at, avro, base, moment, tree
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -46,7 +47,7 @@ def pend(table: TableFiles, drops: list[str], earliest: int | None, **fields: An
 def clean(table: TableFiles) -> Any:
     opened, executor = HudiTable.open(str(table.root)), LocalExecutor(1)
     plan = opened.plan_clean({"hoodie.clean.commits.retained": "10"}, now=moment(30), executor=executor)
-    return opened.apply(plan, executor=executor, clock=lambda: moment(30))
+    return opened.apply(plan, executor=executor, env=Environment(lambda: moment(30)))
 
 
 def data(table: TableFiles) -> dict[str, bytes]:

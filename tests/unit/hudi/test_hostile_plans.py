@@ -10,6 +10,7 @@ import attrs
 import pytest
 from builders import TableFiles, at, avro, base, clean_plan, compaction_plan, done, log, moment, tree
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -46,7 +47,7 @@ def clean(table: TableFiles, options: dict[str, str] | None = None) -> Any:
     opened = HudiTable.open(str(table.root))
     executor = LocalExecutor(1)
     plan = opened.plan_clean(options or ONE, now=moment(30), executor=executor)
-    return opened.apply(plan, executor=executor, clock=lambda: moment(30))
+    return opened.apply(plan, executor=executor, env=Environment(lambda: moment(30)))
 
 
 def pend(table: TableFiles, deletes: dict[str, list[str]], drops: list[str] | None = None) -> None:
@@ -270,7 +271,7 @@ def test_an_edited_plan_file(table: TableFiles, number: int) -> None:
     edited = Plan(plan.header, [*plan.operations, LIVE[number](table)])
     before = everything(table)
     with pytest.raises(LakemetaError):
-        opened.apply(Plan.loads(edited.dumps()), executor=LocalExecutor(1), clock=lambda: moment(30))
+        opened.apply(Plan.loads(edited.dumps()), executor=LocalExecutor(1), env=Environment(lambda: moment(30)))
     assert everything(table) == before
     assert not list(table.timeline.glob("*.clean.requested"))
 
@@ -286,7 +287,7 @@ def test_an_edited_header(table: TableFiles, fact: str, value: Any) -> None:
     header = attrs.evolve(plan.header, facts={**plan.header.facts, fact: value})
     before = everything(table)
     with pytest.raises(LakemetaError):
-        opened.apply(Plan(header, plan.operations), executor=LocalExecutor(1), clock=lambda: moment(30))
+        opened.apply(Plan(header, plan.operations), executor=LocalExecutor(1), env=Environment(lambda: moment(30)))
     assert everything(table) == before
 
 
@@ -315,7 +316,7 @@ def try_rollback(table: TableFiles, plan: bytes, instant: str | None = None) -> 
     executor = LocalExecutor(1)
     with suppress(LakemetaError):
         made = opened.plan_rollback({}, now=moment(30), executor=executor)
-        opened.apply(made, executor=executor, clock=lambda: moment(30))
+        opened.apply(made, executor=executor, env=Environment(lambda: moment(30)))
     with suppress(LakemetaError):
         clean(table, {"hoodie.clean.commits.retained": "20", "hoodie.clean.failed.writes.policy": "LAZY"})
     after = tree(table.root.parent)
@@ -430,7 +431,7 @@ def test_markers(table: TableFiles, line: str) -> None:
     before = everything(table)
     opened = HudiTable.open(str(table.root))
     with pytest.raises(LakemetaError):
-        opened.apply(opened.plan_rollback({}, now=moment(30)), clock=lambda: moment(30))
+        opened.apply(opened.plan_rollback({}, now=moment(30)), env=Environment(lambda: moment(30)))
     assert everything(table) == before
 
 
@@ -444,7 +445,7 @@ def test_a_marker_directory_that_is_a_link(table: TableFiles, target: str) -> No
     before = everything(table)
     opened = HudiTable.open(str(table.root))
     with pytest.raises(LakemetaError, match=r"symbolic link|none that Hudi writes"):
-        opened.apply(opened.plan_rollback({}, now=moment(30)), clock=lambda: moment(30))
+        opened.apply(opened.plan_rollback({}, now=moment(30)), env=Environment(lambda: moment(30)))
     assert everything(table) == before
     assert not list(table.timeline.glob("*.rollback.requested"))
 
@@ -473,7 +474,7 @@ def test_a_partition_that_is_a_link_is_left_out(table: TableFiles, incremental: 
     plan = opened.plan_clean(options, now=moment(30), executor=LocalExecutor(1))
     assert {op.partition for op in plan.operations} <= {"p1", "p2", "p3"}
     assert plan.header.facts["notes"][0].startswith("p9 is a symbolic link")
-    opened.apply(plan, executor=LocalExecutor(1), clock=lambda: moment(30))
+    opened.apply(plan, executor=LocalExecutor(1), env=Environment(lambda: moment(30)))
     assert tree(other) == before
     if incremental == "false":
         found = opened.doctor(options, now=moment(30), executor=LocalExecutor(1))

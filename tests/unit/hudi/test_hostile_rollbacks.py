@@ -8,6 +8,7 @@ import pytest
 from builders import TableFiles, at, avro, base, log, moment, tree
 
 from lakemeta.deletion import Door
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -46,7 +47,9 @@ def pend(table: TableFiles, failed: str, **fields: Any) -> None:
 
 def roll_back(table: TableFiles) -> None:
     opened = HudiTable.open(str(table.root))
-    opened.apply(opened.plan_rollback({}, now=moment(30), executor=ONE), executor=ONE, clock=lambda: moment(30))
+    opened.apply(
+        opened.plan_rollback({}, now=moment(30), executor=ONE), executor=ONE, env=Environment(lambda: moment(30))
+    )
 
 
 @pytest.mark.parametrize("named", [log("a", 1), "p1/" + log("a", 1), "{root}/p1/" + log("a", 1), "{root}"])
@@ -143,5 +146,5 @@ def test_an_edited_rollback(tmp_path: Path, line: Delete | DeletePartition) -> N
     plan = opened.plan_rollback({}, now=moment(30), executor=ONE)
     before = tree(table.root)
     with pytest.raises(CorruptMetadataError, match=r"make (?:the plan|it) again"):
-        opened.apply(Plan(plan.header, [*plan.operations, line]), executor=ONE, clock=lambda: moment(30))
+        opened.apply(Plan(plan.header, [*plan.operations, line]), executor=ONE, env=Environment(lambda: moment(30)))
     assert tree(table.root) == before

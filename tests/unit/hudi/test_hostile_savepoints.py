@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from builders import TableFiles, at, base, clean_plan, moment
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -34,7 +35,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> TableFiles:
 def clean(table: TableFiles, **options: str) -> Any:
     opened, executor = HudiTable.open(str(table.root)), LocalExecutor(1)
     plan = opened.plan_clean({**ONE, **options}, now=moment(30), executor=executor)
-    return opened.apply(plan, executor=executor, clock=lambda: moment(30))
+    return opened.apply(plan, executor=executor, env=Environment(lambda: moment(30)))
 
 
 def pend(table: TableFiles, deletes: dict[str, list[str]], drops: list[str]) -> None:

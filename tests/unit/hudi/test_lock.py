@@ -14,6 +14,7 @@ import pytest
 from builders import TableFiles, moment
 from faults import RecordingStorage
 
+from lakemeta.environment import Environment
 from lakemeta.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -235,7 +236,7 @@ def test_a_clean_holds_the_lock_for_its_instants_only(tmp_path: Path) -> None:
     options = {**OCC, "hoodie.write.lock.provider": FILE_SYSTEM, "hoodie.clean.commits.retained": "1"}
     executor = LocalExecutor(threads=1)
     plan = hudi.plan_clean(options, now=NOW, executor=executor)
-    hudi.apply(plan, executor=executor, clock=lambda: datetime.now(UTC))
+    hudi.apply(plan, executor=executor, env=Environment(lambda: datetime.now(UTC)))
     steps = [Path(path).name.rpartition(".")[2] for _, path in recording.mutations()]
     assert steps == ["lock", "requested", "lock", "inflight", "parquet", "parquet", "lock", "clean", "lock"]
 
@@ -250,7 +251,7 @@ def test_a_clean_waits_for_nobody_who_keeps_the_lock(tmp_path: Path) -> None:
     hudi = HudiTable.open(str(tmp_path))
     options = {**OCC, "hoodie.write.lock.provider": FILE_SYSTEM, "hoodie.clean.commits.retained": "1", **retries(0)}
     with pytest.raises(CommitConflictError, match="held by another writer"):
-        hudi.apply(hudi.plan_clean(options, now=NOW), clock=lambda: NOW)
+        hudi.apply(hudi.plan_clean(options, now=NOW), env=Environment(lambda: NOW))
     assert table.files() == before
     assert not list(table.timeline.glob("*.clean*"))
 

@@ -9,6 +9,7 @@ import pytest
 from builders import TableFiles, at, moment
 from faults import HookedStorage
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -115,7 +116,7 @@ def test_a_write_that_completes_while_a_rollback_is_planned(table: TableFiles, p
     changing = hooked(table, complete)
     plan = changing.plan_rollback({"hoodie.clean.failed.writes.policy": policy}, now=moment(40))
     assert (plan.files, plan.header.facts["failed_writes"], plan.header.based_on) == (0, [], pending)
-    assert changing.apply(plan, clock=lambda: moment(40)).committed is None
+    assert changing.apply(plan, env=Environment(lambda: moment(40))).committed is None
 
 
 def test_a_write_that_failed(table: TableFiles) -> None:

@@ -10,6 +10,7 @@ from builders import TableFiles, moment
 from executors import Cluster
 
 from lakemeta.cli.progress import ProgressExecutor
+from lakemeta.environment import Environment
 from lakemeta.executor import Executor, nearby
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.async_clean import _Cancellable
@@ -39,7 +40,7 @@ def test_a_short_timeline_is_read_here(partitions: int, shipped: list[int], tmp_
     assert cluster.shipped == shipped
     assert plan.dumps() == table.plan_clean(OPTIONS, now=moment(9)).dumps()
     cluster.shipped.clear()
-    table.apply(plan, executor=cluster, clock=lambda: moment(9))
+    table.apply(plan, executor=cluster, env=Environment(lambda: moment(9)))
     judged = [partitions] if partitions > 8 else []
     assert cluster.shipped == [*judged, plan.files]
 

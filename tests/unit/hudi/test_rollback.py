@@ -10,6 +10,7 @@ from builders import TableFiles, at, base, log, moment, tree
 from hudi_cases import read_avro
 from hudi_failed_writes import direct_markers, heartbeat, inflight_updates, log_name, server_markers
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFeatureError
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.files.logs import LogBlock, read_blocks
@@ -55,7 +56,7 @@ def planned(table: TableFiles, options: dict[str, str] | None = None) -> Plan:
 
 def roll_back(table: TableFiles, options: dict[str, str] | None = None) -> Any:
     hudi = HudiTable.open(str(table.root))
-    return hudi.apply(hudi.plan_rollback(options, now=NOW), clock=lambda: NOW)
+    return hudi.apply(hudi.plan_rollback(options, now=NOW), env=Environment(lambda: NOW))
 
 
 def completed(table: TableFiles) -> list[dict[str, Any]]:
@@ -287,7 +288,7 @@ def test_a_plan_is_stale_once_the_write_completed(tmp_path: Path) -> None:
     table.put(f"{at(3)}_{at(3.5)}.commit", done)
     before = tree(tmp_path)
     with pytest.raises(StalePlanError, match="is done"):
-        HudiTable.open(str(tmp_path)).apply(plan, clock=lambda: NOW)
+        HudiTable.open(str(tmp_path)).apply(plan, env=Environment(lambda: NOW))
     assert tree(tmp_path) == before
 
 
@@ -297,7 +298,7 @@ def test_a_plan_is_stale_once_the_writer_lives(tmp_path: Path) -> None:
     plan = planned(table, LAZY)
     heartbeat(table, at(3), NOW)
     with pytest.raises(StalePlanError, match="alive again"):
-        HudiTable.open(str(tmp_path)).apply(plan, clock=lambda: NOW)
+        HudiTable.open(str(tmp_path)).apply(plan, env=Environment(lambda: NOW))
 
 
 def test_a_plan_is_stale_once_the_write_has_other_files(tmp_path: Path) -> None:
@@ -306,7 +307,7 @@ def test_a_plan_is_stale_once_the_write_has_other_files(tmp_path: Path) -> None:
     plan = planned(table)
     table.data("p1", base("z", 3))
     with pytest.raises(StalePlanError, match="other files"):
-        HudiTable.open(str(tmp_path)).apply(plan, clock=lambda: NOW)
+        HudiTable.open(str(tmp_path)).apply(plan, env=Environment(lambda: NOW))
 
 
 def test_a_plan_applied_twice_does_nothing_more(tmp_path: Path) -> None:
@@ -314,9 +315,9 @@ def test_a_plan_applied_twice_does_nothing_more(tmp_path: Path) -> None:
     table = failed_cow(tmp_path)
     plan = planned(table)
     hudi = HudiTable.open(str(tmp_path))
-    hudi.apply(plan, clock=lambda: NOW)
+    hudi.apply(plan, env=Environment(lambda: NOW))
     before = tree(tmp_path)
-    assert hudi.apply(plan, clock=lambda: NOW).deleted_files == 0
+    assert hudi.apply(plan, env=Environment(lambda: NOW)).deleted_files == 0
     assert tree(tmp_path) == before
 
 
@@ -350,7 +351,7 @@ def test_a_lazy_plan_survives_its_own_rollback(tmp_path: Path) -> None:
     hudi = HudiTable.open(str(tmp_path))
     plan = hudi.plan_clean(options, now=NOW)
     roll_back(table, LAZY)
-    report = hudi.apply(plan, clock=lambda: NOW)
+    report = hudi.apply(plan, env=Environment(lambda: NOW))
     assert report.committed is not None
     assert report.deleted_files == plan.files > 0
 
@@ -365,14 +366,14 @@ def test_a_lazy_plan_does_not_survive_another_rollback(tmp_path: Path) -> None:
     table.begin({"p1": "b"})
     roll_back(table, LAZY)
     with pytest.raises(StalePlanError, match="rollback"):
-        hudi.apply(plan, clock=lambda: NOW)
+        hudi.apply(plan, env=Environment(lambda: NOW))
 
 
 def test_a_lazy_clean_rolls_back_even_if_nothing_is_to_be_cleaned(tmp_path: Path) -> None:
     """As in Hudi, failed writes go whether or not a clean is due."""
     table = failed_cow(tmp_path)
     hudi = HudiTable.open(str(tmp_path))
-    report = hudi.apply(hudi.plan_clean(LAZY, now=NOW), clock=lambda: NOW)
+    report = hudi.apply(hudi.plan_clean(LAZY, now=NOW), env=Environment(lambda: NOW))
     assert report.committed is None
     assert report.result["commits_rollback"] == [at(3)]
     assert not list(table.timeline.glob("*.clean*"))
@@ -384,7 +385,7 @@ def test_scheduling_rolls_back_first(tmp_path: Path) -> None:
     table.commit({"p1": "ab"})
     hudi = HudiTable.open(str(tmp_path))
     plan = hudi.plan_clean({**LAZY, "hoodie.clean.commits.retained": "1"}, now=NOW)
-    requested = hudi.schedule_clean(plan, clock=lambda: NOW)
+    requested = hudi.schedule_clean(plan, env=Environment(lambda: NOW))
     (rollback,) = (path.name[:17] for path in table.timeline.glob("*.rollback"))
     assert requested is not None
     assert rollback < requested
@@ -397,9 +398,9 @@ def test_a_pending_clean_is_no_news_after_our_rollback(tmp_path: Path) -> None:
     table.commit({"p1": "ab"})
     options = {**LAZY, "hoodie.clean.multiple.enabled": "true", "hoodie.clean.commits.retained": "2"}
     hudi = HudiTable.open(str(tmp_path))
-    assert hudi.schedule_clean(hudi.plan_clean(options, now=NOW), clock=lambda: NOW)
+    assert hudi.schedule_clean(hudi.plan_clean(options, now=NOW), env=Environment(lambda: NOW))
     table.commit({"p1": "ab"})
     table.begin({"p1": "b"})
     plan = hudi.plan_clean({**options, "hoodie.clean.commits.retained": "1"}, now=NOW)
-    report = hudi.apply(plan, clock=lambda: NOW)
+    report = hudi.apply(plan, env=Environment(lambda: NOW))
     assert len(report.result["cleans"]) == 2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from builders import TableFiles, at, base, clean_plan, log, moment, tree
 
+from lakemeta.environment import Environment
 from lakemeta.errors import (
     CorruptMetadataError,
     OptionError,
@@ -196,7 +197,7 @@ def test_empty_cleans(table: TableFiles, hour: float, due: bool) -> None:
     plan = make_plan(table, options, hour)
     assert plan.is_empty
     assert plan.header.facts.get("empty_clean", False) == due
-    report = HudiTable.open(str(table.root)).apply(plan, clock=lambda: moment(hour))
+    report = HudiTable.open(str(table.root)).apply(plan, env=Environment(lambda: moment(hour)))
     assert (report.committed is not None) == due
     if due:
         assert report.result["earliest_commit_to_retain"] == at(3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import attrs
 import pytest
 from faults import WrappedStorage
@@ -59,9 +61,9 @@ def rewrite_all(table: SmallTable, operations, pauses: list[float] | None = None
         data_sequence_number=table.head.sequence_number,
     )
     stored = StoredManifests(table.storage, table.metadata.specs_by_id)
-    new = NewManifests(operations.metadata_location, table.world.new_uuid(), 4711)
-    world = attrs.evolve(table.world, sleep_ms=(pauses if pauses is not None else []).append)
-    return commit(operations, lambda base: next_snapshot(update, base, stored, new), world)
+    new = NewManifests(operations.metadata_location, table.env.new_uuid(), 4711)
+    env = attrs.evolve(table.env, sleep=(pauses if pauses is not None else []).append)
+    return commit(operations, lambda base: next_snapshot(update, base, stored, new), env)
 
 
 def names(table: SmallTable) -> set[str]:
@@ -81,7 +83,7 @@ def test_a_lost_race_is_run_again_on_the_winners_table(table):
     assert snapshot.snapshot_id == table.head.snapshot_id
     assert [s.operation for s in table.metadata.snapshots[-3:]] == ["append", "append", "replace"]
     assert len(TableState.local(table.root).rows()) == 5
-    assert pauses == [100, 200]
+    assert pauses == [0.1, 0.2]
 
 
 def test_manifests_of_lost_attempts_are_removed_after_success(table):
@@ -109,9 +111,9 @@ def test_a_conflict_that_stays_is_not_retried(table):
     table.remove(files[0])
     update = SnapshotUpdate(removed=files, starting_snapshot_id=table.metadata.snapshots[-2].snapshot_id)
     stored = StoredManifests(table.storage, table.metadata.specs_by_id)
-    new = NewManifests(operations.metadata_location, table.world.new_uuid(), 4711)
+    new = NewManifests(operations.metadata_location, table.env.new_uuid(), 4711)
     with pytest.raises(CommitConflictError, match="Missing required files"):
-        commit(operations, lambda base: next_snapshot(update, base, stored, new), table.world)
+        commit(operations, lambda base: next_snapshot(update, base, stored, new), table.env)
     assert operations.attempts == 0
 
 
@@ -176,14 +178,14 @@ def test_a_sure_failure_removes_the_manifests(table):
 def test_a_change_with_nothing_to_do_commits_nothing(table):
     """None is no version."""
     before = names(table)
-    assert commit(table.operations, lambda base: None, table.world) is None
+    assert commit(table.operations, lambda base: None, table.env) is None
     assert names(table) == before
 
 
 def test_a_clock_that_is_behind_does_not_turn_time_back(table):
     """A snapshot is never older than the metadata it is based on."""
-    late = attrs.evolve(table.world, now_ms=lambda: 5)
-    table.world = late
+    late = attrs.evolve(table.env, now=lambda: datetime.fromtimestamp(0.005, UTC))
+    table.env = late
     before = table.metadata.last_updated_ms
     table.append([(9, "a", 0.5)])
     assert table.head.timestamp_ms == before

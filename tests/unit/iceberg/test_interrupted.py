@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from iceberg_tables import create_table, still_world
+from iceberg_tables import create_table, still_env
 
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
 from lakemeta.iceberg.rewrite.planner import Place
@@ -34,7 +34,7 @@ def mark(root: Path, content: object) -> Path:
 
 def rewrite(root: Path) -> Report:
     table = IcebergTable(Place(str(root), HadoopTableOperations(LocalStorage(), str(root))))
-    return table.apply(table.plan_rewrite_data_files({"rewrite-all": "true"}), world=still_world(1))
+    return table.apply(table.plan_rewrite_data_files({"rewrite-all": "true"}), env=still_env(1))
 
 
 def test_files_of_an_interrupted_rewrite_are_named_and_stay(root: Path) -> None:
