@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from iceberg_tables import EPOCH_MS, SmallTable
+from support.iceberg_tables import EPOCH_MS, SmallTable
 
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.manifests.entries import DataFile, FileContent

@@ -30,12 +30,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from fabricate_hudi import Shape, fabricate
-from faults import LatencyStorage
 from hudi_clean import OPTIONS
 from iceberg_plan import fabricate as fabricate_manifests
-from iceberg_tables import create_table
 from printing import header, row
 from spark_sessions import HERE, use_this_spark
+from support.faults import LatencyStorage
+from support.iceberg_tables import create_table
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable

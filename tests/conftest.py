@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import parquet_checker
 import pytest
 from hypothesis import HealthCheck, settings
+from support import parquet_checker
 
 from lakemeta.iceberg.rewrite import apply
 from lakemeta.iceberg.spec.locations import store_path

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from hudi_cases import load_cases, read_avro
-from hudi_mdt_cases import lay_out
-from iceberg_cases import CASES, unpack
-from iceberg_checker import TableState
-from iceberg_tables import still_env
+from support.hudi_cases import load_cases, read_avro
+from support.hudi_mdt_cases import lay_out
+from support.iceberg_cases import CASES, unpack
+from support.iceberg_checker import TableState
+from support.iceberg_tables import still_env
 
 from lakemeta.environment import Environment
 from lakemeta.errors import LakemetaError

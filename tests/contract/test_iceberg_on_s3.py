@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from contract.s3_server import S3Server, s3_server
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CommitConflictError, StalePlanError
 from lakemeta.iceberg import IcebergTable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from contract.executor_contract import ExecutorContract, size_of, squares
 from contract.spark_cluster import LEAKS_OF_PYSPARK, PROCESSES, TESTS, THREADS, home, needs_spark, spark
-from hudi_cases import data_files, load_cases
+from support.hudi_cases import data_files, load_cases
 
 from lakemeta import __version__
 from lakemeta.errors import (

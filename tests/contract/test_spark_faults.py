@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 import pytest
 from contract.spark_cluster import LEAKS_OF_PYSPARK, needs_spark, spark, standalone_cluster
-from faults import WrappedStorage
-from hudi_cases import data_files, load_cases
-from iceberg_checker import TableState
-from iceberg_tables import create_table, still_env
+from support.faults import WrappedStorage
+from support.hudi_cases import data_files, load_cases
+from support.iceberg_checker import TableState
+from support.iceberg_tables import create_table, still_env
 
 from lakemeta.environment import Environment
 from lakemeta.hudi import HudiTable

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from contract.s3_server import S3Server, error
 from contract.spark_cluster import SMALL, TESTS, home, needs_spark
-from hudi_cases import load_cases
-from iceberg_tables import create_table
+from support.hudi_cases import load_cases
+from support.iceberg_tables import create_table
 
 from lakemeta.storage import open_storage
 

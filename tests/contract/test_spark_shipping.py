@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from contract.spark_cluster import PROCESSES, SMALL, needs_spark
-from hudi_cases import HudiCase, data_files, load_cases
+from support.hudi_cases import HudiCase, data_files, load_cases
 
 pytestmark = [pytest.mark.spark, needs_spark]
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import hudi_cases
-import iceberg_cases
 from fuzz.memory import File, MemoryTable
-from hudi_mdt_cases import CASES as MDT_CASES
-from hudi_mdt_cases import lay_out
-from iceberg_checker import TableState
-from iceberg_tables import create_table, still_env
+from support import hudi_cases, iceberg_cases
+from support.hudi_mdt_cases import CASES as MDT_CASES
+from support.hudi_mdt_cases import lay_out
+from support.iceberg_checker import TableState
+from support.iceberg_tables import create_table, still_env
 
 from lakemeta.environment import Environment
 from lakemeta.errors import LakemetaError, PathNotFoundError

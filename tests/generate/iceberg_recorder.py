@@ -8,8 +8,8 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import fastavro
-from iceberg_cases import metadata_files
 from interop.iceberg_engine import RUNTIME
+from support.iceberg_cases import metadata_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ import fastavro
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from iceberg_cases import metadata_files, read_json
+from support.iceberg_cases import metadata_files, read_json
 
 
 def pack(cases: Path, out: Path, prefix: str) -> int:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from faults import Crash, FaultyStorage, HookedStorage
-from hudi_cases import data_files
-from hudi_mdt_cases import MdtCase, lay_out
+from support.faults import Crash, FaultyStorage, HookedStorage
+from support.hudi_cases import data_files
+from support.hudi_mdt_cases import MdtCase, lay_out
 
 from lakemeta.environment import utc_now
 from lakemeta.errors import LakemetaError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hudi_cases import data_files, load_cases
+from support.hudi_cases import data_files, load_cases
 
 from lakemeta.hudi import HudiTable
 

@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hudi_mdt_records import listing
+from support.hudi_mdt_records import listing
 
 from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.executor import LocalExecutor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hudi_cases import HudiCase, data_files, load_cases, read_avro, relative_path
+from support.hudi_cases import HudiCase, data_files, load_cases, read_avro, relative_path
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError

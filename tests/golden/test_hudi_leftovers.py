@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from builders import avro
-from faults import Crash, FaultyStorage, HookedStorage
-from hudi_cases import data_files
+from support.builders import avro
+from support.faults import Crash, FaultyStorage, HookedStorage
+from support.hudi_cases import data_files
 
 from lakemeta.errors import LakemetaError, StalePlanError, UnsupportedFeatureError
 from lakemeta.executor import LocalExecutor

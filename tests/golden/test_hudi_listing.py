@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from executors import Cluster
-from hudi_mdt_cases import unpack_case
+from support.executors import Cluster
+from support.hudi_mdt_cases import unpack_case
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, OptionError, StorageError, UnsupportedFeatureError
 from lakemeta.executor import batched

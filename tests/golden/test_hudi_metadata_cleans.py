@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from faults import Crash, FaultyStorage, HookedStorage, Stubborn
-from hudi_cases import data_files
-from hudi_mdt_cases import CASES, NOW_MS, MdtCase, content, lay_out, without_hudis_slips
+from support.faults import Crash, FaultyStorage, HookedStorage, Stubborn
+from support.hudi_cases import data_files
+from support.hudi_mdt_cases import CASES, NOW_MS, MdtCase, content, lay_out, without_hudis_slips
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor

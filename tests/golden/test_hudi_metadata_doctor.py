@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hudi_cases import load_cases
-from hudi_mdt_cases import CASES, MdtCase, unpack_case
+from support.hudi_cases import load_cases
+from support.hudi_mdt_cases import CASES, MdtCase, unpack_case
 
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.timeline.rollback_metadata import RollbackPlan, encode_rollback_plan

@@ -7,9 +7,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from faults import Crash, FaultyStorage
-from hudi_mdt_cases import NOW_MS, MdtCase, unpack_case
-from hudi_mdt_records import listing
+from support.faults import Crash, FaultyStorage
+from support.hudi_mdt_cases import NOW_MS, MdtCase, unpack_case
+from support.hudi_mdt_records import listing
 
 from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.hudi.metadata_table.rollback import check_can_roll_back, roll_back

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from faults import Crash, FaultyStorage
-from hudi_cases import data_files
-from hudi_mdt_cases import MdtCase, unpack_case
+from support.faults import Crash, FaultyStorage
+from support.hudi_cases import data_files
+from support.hudi_mdt_cases import MdtCase, unpack_case
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import attrs
 import pytest
-from faults import Crash, FaultyStorage
-from hudi_mdt_cases import CASES, MdtCase, content, unpack_case, without_hudis_slips
+from support.faults import Crash, FaultyStorage
+from support.hudi_mdt_cases import CASES, MdtCase, content, unpack_case, without_hudis_slips
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.hudi.files.logs import BlockType, HeaderKey, encode_block, read_blocks

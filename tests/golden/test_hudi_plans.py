@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hudi_cases import load_cases
+from support.hudi_cases import load_cases
 
 from lakemeta.errors import OptionError
 from lakemeta.hudi import HudiTable

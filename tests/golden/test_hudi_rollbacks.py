@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hudi_cases import HudiCase, data_files, load_cases, read_avro
+from support.hudi_cases import HudiCase, data_files, load_cases, read_avro
 
 from lakemeta.environment import Environment
 from lakemeta.hudi import HudiTable

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import attrs
 import pytest
-from iceberg_cases import DATA, metadata_files, unpack
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable
+from support.iceberg_cases import DATA, metadata_files, unpack
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, OptionError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.iceberg import IcebergTable

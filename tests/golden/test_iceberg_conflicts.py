@@ -14,8 +14,8 @@ from pathlib import Path
 
 import attrs
 import pytest
-from iceberg_cases import DATA, unpack
-from iceberg_tables import SmallTable
+from support.iceberg_cases import DATA, unpack
+from support.iceberg_tables import SmallTable
 
 from lakemeta.errors import CommitConflictError
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from iceberg_cases import CASES, Case, unpack
+from support.iceberg_cases import CASES, Case, unpack
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.filters.sql import parse_where

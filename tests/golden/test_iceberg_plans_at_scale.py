@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from iceberg_values import added, spec, table
+from support.iceberg_values import added, spec, table
 
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.manifests.entries import DataFile, FileContent, ManifestFile

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import iceberg_checker
 import pyarrow.parquet as pq
 import pytest
-from iceberg_cases import CASES, DATA, Case, unpack
+from support import iceberg_checker
+from support.iceberg_cases import CASES, DATA, Case, unpack
 
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.manifests.codec import read_manifest, read_manifest_list

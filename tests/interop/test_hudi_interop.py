@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 import pytest
-from faults import Crash, FaultyStorage
 from interop.engine_process import EngineError, EngineUnavailableError
 from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
+from support.faults import Crash, FaultyStorage
 
 from lakemeta.hudi import HudiTable
 from lakemeta.plan import Plan

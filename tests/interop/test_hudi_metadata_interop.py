@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from hudi_mdt_records import listing
 from interop.engine_process import EngineUnavailableError
 from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
+from support.hudi_mdt_records import listing
 
 from lakemeta.hudi.metadata_table.rollback import roll_back
 from lakemeta.hudi.metadata_table.table import MetadataTable

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from faults import Crash, FaultyStorage
 from interop.engine_process import EngineUnavailableError
 from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
+from support.faults import Crash, FaultyStorage
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable

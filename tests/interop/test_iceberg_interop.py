@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from faults import WrappedStorage
-from iceberg_tables import create_table
 from interop.engine_process import EngineUnavailableError
 from interop.iceberg_engine import IcebergEngine
+from support.faults import WrappedStorage
+from support.iceberg_tables import create_table
 
 from lakemeta.errors import CommitConflictError
 from lakemeta.iceberg import IcebergTable

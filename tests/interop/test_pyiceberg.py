@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from iceberg_checker import TableState
-from iceberg_tables import create_table
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
+from support.iceberg_checker import TableState
+from support.iceberg_tables import create_table
 
 from lakemeta.errors import CommitConflictError, OptionError, TableNotFoundError
 from lakemeta.iceberg import IcebergTable

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import attrs
-from iceberg_tables import SmallTable
+from support.iceberg_tables import SmallTable
 
 from lakemeta.errors import CommitConflictError, StalePlanError
 from lakemeta.iceberg import IcebergTable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 import pytest
-from builders import TableFiles, base, moment, tree
-from checker import Retention, cleans, must_be_readable, pending_cleans, required_files
-from faults import Crash, FaultyStorage
+from support.builders import TableFiles, base, moment, tree
+from support.checker import Retention, cleans, must_be_readable, pending_cleans, required_files
+from support.faults import Crash, FaultyStorage
 
 from lakemeta.environment import Environment
 from lakemeta.executor import LocalExecutor

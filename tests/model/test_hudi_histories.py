@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from builders import TableFiles, moment, tree
-from checker import Retention, must_be_readable, required_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import Policy, Step, histories, play, policies
+from support.builders import TableFiles, moment, tree
+from support.checker import Retention, must_be_readable, required_files
+from support.strategies import Policy, Step, histories, play, policies
 
 from lakemeta.environment import Environment
 from lakemeta.executor import LocalExecutor

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import pytest
-from builders import TableFiles, base, moment, tree
-from faults import WrappedStorage
+from support.builders import TableFiles, base, moment, tree
+from support.faults import WrappedStorage
 
 from lakemeta.errors import StorageError
 from lakemeta.executor import LocalExecutor

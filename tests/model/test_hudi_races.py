@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from builders import TableFiles, at, base, clean_plan, moment, tree
-from checker import Retention, cleans, must_be_readable, pending_cleans, required_files
-from faults import WrappedStorage
+from support.builders import TableFiles, at, base, clean_plan, moment, tree
+from support.checker import Retention, cleans, must_be_readable, pending_cleans, required_files
+from support.faults import WrappedStorage
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, StalePlanError

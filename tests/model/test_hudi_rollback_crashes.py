@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import pytest
-from builders import TableFiles, at, base, log, moment, tree
-from faults import Crash, FaultyStorage
-from hudi_cases import read_avro
-from hudi_failed_writes import heartbeat, inflight_updates, log_name, server_markers
+from support.builders import TableFiles, at, base, log, moment, tree
+from support.faults import Crash, FaultyStorage
+from support.hudi_cases import read_avro
+from support.hudi_failed_writes import heartbeat, inflight_updates, log_name, server_markers
 
 from lakemeta.environment import Environment
 from lakemeta.errors import StorageError

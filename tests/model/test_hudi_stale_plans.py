@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from builders import TableFiles, at, base, clean_plan, moment, tree
+from support.builders import TableFiles, at, base, clean_plan, moment, tree
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, LakemetaError, StalePlanError

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from iceberg_checker import TableState
-from iceberg_tables import create_table
+from support.iceberg_checker import TableState
+from support.iceberg_tables import create_table
 
 from lakemeta.storage import LocalStorage
 

@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from faults import Crash, FaultyStorage
-from iceberg_checker import TableState
-from iceberg_tables import create_table, still_env
+from support.faults import Crash, FaultyStorage
+from support.iceberg_checker import TableState
+from support.iceberg_tables import create_table, still_env
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations

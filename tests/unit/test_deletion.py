@@ -284,7 +284,7 @@ OURS = f"00000-0-{UUID}-00001.parquet"
 )
 def test_of_iceberg_data_only_files_of_the_run_go(tmp_path: Path, name: str, goes: bool) -> None:
     """A data file that another writer named is deleted by nobody."""
-    from iceberg_tables import create_table
+    from support.iceberg_tables import create_table
 
     small = create_table(LocalStorage(), str(tmp_path / "t"))
     door = iceberg_doors.data_door(small.storage, small.operations.current().metadata, UUID)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from faults import Crash, FaultyStorage, LatencyStorage, RecordingStorage
+from support.faults import Crash, FaultyStorage, LatencyStorage, RecordingStorage
 
 from lakemeta.storage import LocalStorage, Storage
 

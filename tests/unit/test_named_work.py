@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hudi_cases import load_cases
-from iceberg_tables import create_table, still_env
+from support.hudi_cases import load_cases
+from support.iceberg_tables import create_table, still_env
 
 from lakemeta.environment import Environment
 from lakemeta.executor import LocalExecutor, current_work

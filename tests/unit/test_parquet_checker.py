@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parquet_checker import check
-from parquet_damage import reordered
+from support.parquet_checker import check
+from support.parquet_damage import reordered
 
 from lakemeta.parquet import thrift
 from lakemeta.parquet.footer import WriteOptions, row_groups

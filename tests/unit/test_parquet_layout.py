@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parquet_damage import reordered
+from support.parquet_damage import reordered
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.parquet import thrift

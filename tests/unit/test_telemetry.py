@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from faults import WrappedStorage
+from support.faults import WrappedStorage
 
 from lakemeta.errors import OptionError, StalePlanError
 from lakemeta.hudi import HudiTable

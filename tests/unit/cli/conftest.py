@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from builders import TableFiles, tree
+from support.builders import TableFiles, tree
 
 from lakemeta.cli.main import main
 

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from builders import TableFiles, at, base, tree
-from checker import cleans
+from support.builders import TableFiles, at, base, tree
+from support.checker import cleans
 
 from lakemeta.cli.main import main
 from lakemeta.storage import LocalStorage

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from builders import TableFiles, at, base, clean_plan, tree
+from support.builders import TableFiles, at, base, clean_plan, tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.plan import Plan
 from lakemeta.storage import LocalStorage

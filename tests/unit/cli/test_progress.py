@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from iceberg_tables import create_table
+from support.iceberg_tables import create_table
 
 from lakemeta.cli.options import Common, moment, pairs
 from lakemeta.cli.progress import ProgressExecutor

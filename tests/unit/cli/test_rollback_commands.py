@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from builders import TableFiles, at, base, tree
-from hudi_failed_writes import heartbeat, server_markers
+from support.builders import TableFiles, at, base, tree
+from support.hudi_failed_writes import heartbeat, server_markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from lakemeta.storage import open_storage
 @pytest.mark.parametrize("option", ["--spark-master=local[2]", "--spark-conf=spark.ui.enabled=false"])
 def test_settings_of_spark_need_spark(option: str, tmp_path) -> None:
     """They would do nothing with local threads, so they are refused there."""
-    from hudi_cases import load_cases
+    from support.hudi_cases import load_cases
 
     root = load_cases()["1.2.0__cow__commits1"].unpack(tmp_path)
     result = CliRunner().invoke(cli, ["plan", "clean", root, option])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hudi_cases import data_files
+from support.hudi_cases import data_files
 
 from lakemeta.events import Event
 from lakemeta.executor import LocalExecutor

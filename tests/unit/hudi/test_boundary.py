@@ -4,7 +4,7 @@ from datetime import UTC
 from zoneinfo import ZoneInfo
 
 import pytest
-from builders import at, moment, timeline
+from support.builders import at, moment, timeline
 
 from lakemeta.hudi.clean.boundary import clean_scope, commits_since_clean, earliest_to_retain, partitions_touched
 from lakemeta.hudi.options import CleanOptions

@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 import pytest
-from builders import at, base, log, sized, timeline
+from support.builders import at, base, log, sized, timeline
 
 from lakemeta.hudi.clean import rules as clean
 from lakemeta.hudi.clean.rules import CleanContext, plan_partition

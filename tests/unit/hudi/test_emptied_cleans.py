@@ -10,7 +10,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 import pytest
-from builders import TableFiles, at, base, moment, tree
+from support.builders import TableFiles, at, base, moment, tree
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, StalePlanError

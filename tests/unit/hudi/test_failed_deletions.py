@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from builders import TableFiles, at, avro, base, done, log, moment
-from faults import HookedStorage, Stubborn
+from support.builders import TableFiles, at, avro, base, done, log, moment
+from support.faults import HookedStorage, Stubborn
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from builders import at, base, done, log, sized, timeline
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import at, base, done, log, sized, timeline
 
 from lakemeta.hudi.view.file_groups import FileGroup, View, build_file_groups
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from builders import TableFiles, at, base, moment, tree
-from faults import HookedStorage
-from hudi_failed_writes import heartbeat, server_markers
+from support.builders import TableFiles, at, base, moment, tree
+from support.faults import HookedStorage
+from support.hudi_failed_writes import heartbeat, server_markers
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CommitConflictError, StalePlanError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from builders import TableFiles, at, avro, base, moment, tree
+from support.builders import TableFiles, at, avro, base, moment, tree
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError

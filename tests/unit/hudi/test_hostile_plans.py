@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from builders import TableFiles, at, avro, base, clean_plan, compaction_plan, done, log, moment, tree
+from support.builders import TableFiles, at, avro, base, clean_plan, compaction_plan, done, log, moment, tree
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError

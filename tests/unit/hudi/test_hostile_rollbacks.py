@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from builders import TableFiles, at, avro, base, log, moment, tree
+from support.builders import TableFiles, at, avro, base, log, moment, tree
 
 from lakemeta.deletion import Door
 from lakemeta.environment import Environment

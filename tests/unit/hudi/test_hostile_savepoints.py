@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from builders import TableFiles, at, base, clean_plan, moment
+from support.builders import TableFiles, at, base, clean_plan, moment
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError

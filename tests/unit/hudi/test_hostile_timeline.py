@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from builders import TableFiles, moment, tree
+from support.builders import TableFiles, moment, tree
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi import HudiTable

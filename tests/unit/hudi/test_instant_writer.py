@@ -6,7 +6,7 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from builders import TableFiles, at, moment
+from support.builders import TableFiles, at, moment
 
 from lakemeta.errors import StalePlanError
 from lakemeta.hudi.timeline.instant_writer import InstantWriter

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 import pytest
-from builders import TableFiles, moment
-from faults import RecordingStorage
+from support.builders import TableFiles, moment
+from support.faults import RecordingStorage
 
 from lakemeta.environment import Environment
 from lakemeta.errors import (

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from builders import at, avro, clean_metadata, clean_plan, compaction_plan
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import at, avro, clean_metadata, clean_plan, compaction_plan
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.timeline.action_metadata import (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from builders import TableFiles, at, moment
-from faults import HookedStorage
+from support.builders import TableFiles, at, moment
+from support.faults import HookedStorage
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError

@@ -6,8 +6,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from builders import TableFiles, moment
-from executors import Cluster
+from support.builders import TableFiles, moment
+from support.executors import Cluster
 
 from lakemeta.cli.progress import ProgressExecutor
 from lakemeta.environment import Environment

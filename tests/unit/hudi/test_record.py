@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from builders import TableFiles, at, avro, base, clean_metadata, clean_plan, compaction_plan, moment
+from support.builders import TableFiles, at, avro, base, clean_metadata, clean_plan, compaction_plan, moment
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.executor import LocalExecutor

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from builders import TableFiles, at, base, log, moment, tree
-from hudi_cases import read_avro
-from hudi_failed_writes import direct_markers, heartbeat, inflight_updates, log_name, server_markers
+from support.builders import TableFiles, at, base, log, moment, tree
+from support.hudi_cases import read_avro
+from support.hudi_failed_writes import direct_markers, heartbeat, inflight_updates, log_name, server_markers
 
 from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFeatureError

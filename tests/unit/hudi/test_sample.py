@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-from builders import tree
-from checker import Retention, must_be_readable, read_timeline, required_files
+from support.builders import tree
+from support.checker import Retention, must_be_readable, read_timeline, required_files
 
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.sample import SampleTable, write_sample_table

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from builders import TableFiles, at, base, clean_plan, log, moment, tree
+from support.builders import TableFiles, at, base, clean_plan, log, moment, tree
 
 from lakemeta.environment import Environment
 from lakemeta.errors import (

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import at, done, timeline
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import at, done, timeline
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.timeline.instants import ACTIONS, Instant, State, Timeline, instant_file_name, parse_instant

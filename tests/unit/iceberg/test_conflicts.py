@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CommitConflictError
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate

@@ -6,8 +6,8 @@ import struct
 from typing import Any
 
 import pytest
-from iceberg_manifests import written
-from iceberg_values import added, data_file, delete_file, spec, table
+from support.iceberg_manifests import written
+from support.iceberg_values import added, data_file, delete_file, spec, table
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.manifests.codec import read_manifest

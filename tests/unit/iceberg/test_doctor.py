@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table
-from parquet_damage import reordered
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable, create_table
+from support.parquet_damage import reordered
 
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate

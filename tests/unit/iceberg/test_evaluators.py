@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from iceberg_filters import FILTERS, MISSING, ROWS, SPECS, matches, measured, partition_of
-from iceberg_values import SCHEMA, data_file, spec, table
+from support.iceberg_filters import FILTERS, MISSING, ROWS, SPECS, matches, measured, partition_of
+from support.iceberg_values import SCHEMA, data_file, spec, table
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.filters.expressions import TRUE, Expression

@@ -10,8 +10,8 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deletion_vectors import blob_of, run_containers, vector
-from iceberg_tables import PATH_ID, SmallTable, create_table
+from support.deletion_vectors import blob_of, run_containers, vector
+from support.iceberg_tables import PATH_ID, SmallTable, create_table
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.iceberg import IcebergTable

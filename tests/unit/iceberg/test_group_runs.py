@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from iceberg_tables import SmallTable, create_table
+from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.events import Progress
 from lakemeta.executor import LocalExecutor

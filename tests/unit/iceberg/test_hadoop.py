@@ -5,8 +5,8 @@ import json
 
 import attrs
 import pytest
-from faults import WrappedStorage
-from iceberg_tables import SmallTable, create_table
+from support.faults import WrappedStorage
+from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import (
     CommitConflictError,

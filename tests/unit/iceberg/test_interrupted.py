@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from iceberg_tables import create_table, still_env
+from support.iceberg_tables import create_table, still_env
 
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
 from lakemeta.iceberg.rewrite.planner import Place

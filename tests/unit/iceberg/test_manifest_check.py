@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 from fuzz.memory import MemoryTable
-from iceberg_tables import create_table
+from support.iceberg_tables import create_table
 
 from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError

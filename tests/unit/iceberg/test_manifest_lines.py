@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 import fastavro
 import pytest
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table
-from iceberg_values import added, data_file
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable, create_table
+from support.iceberg_values import added, data_file
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg import IcebergTable

@@ -8,9 +8,9 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from iceberg_cases import CASES, unpack
-from iceberg_manifests import COUNTS, entries, files, manifests_of, written
-from iceberg_values import added, data_file, spec, table
+from support.iceberg_cases import CASES, unpack
+from support.iceberg_manifests import COUNTS, entries, files, manifests_of, written
+from support.iceberg_values import added, data_file, spec, table
 
 from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError

@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 import pytest
-from iceberg_cases import CASES, read_json, unpack
-from iceberg_values import table
+from support.iceberg_cases import CASES, read_json, unpack
+from support.iceberg_values import table
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.spec.metadata_json import dump_metadata, load_metadata, metadata_from_json, metadata_to_json

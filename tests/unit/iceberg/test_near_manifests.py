@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from executors import Cluster
-from iceberg_tables import create_table
+from support.executors import Cluster
+from support.iceberg_tables import create_table
 
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.storage import LocalStorage

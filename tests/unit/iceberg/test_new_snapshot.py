@@ -6,9 +6,9 @@ from pathlib import Path
 
 import attrs
 import pytest
-from faults import RecordingStorage
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table
+from support.faults import RecordingStorage
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, OptionError
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from deletion_vectors import blob_of, run_containers, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.deletion_vectors import blob_of, run_containers, vector
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.rows.delete_filter import DeletedRows

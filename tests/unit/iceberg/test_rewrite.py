@@ -9,7 +9,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from iceberg_values import data_file, delete_file, spec, table, task
+from support.iceberg_values import data_file, delete_file, spec, table, task
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg.rewrite.bin_pack import OPTIONS, RewriteGroup, RewriteOptions, plan_groups

@@ -13,7 +13,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from iceberg_tables import SmallTable, create_table, encoded
+from support.iceberg_tables import SmallTable, create_table, encoded
 
 from lakemeta.errors import CorruptMetadataError, StorageError, UnsupportedFeatureError
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate

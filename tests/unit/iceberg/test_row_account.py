@@ -16,12 +16,12 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from executors import Cluster
-from faults import WrappedStorage
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table, encoded
+from support.executors import Cluster
+from support.faults import WrappedStorage
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable, create_table, encoded
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.iceberg import IcebergTable

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from iceberg_values import SCHEMA, added, data_file, delete_file, spec, table
+from support.iceberg_values import SCHEMA, added, data_file, delete_file, spec, table
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.filters.sql import parse_where

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from iceberg_values import SCHEMA, spec, table
+from support.iceberg_values import SCHEMA, spec, table
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.spec import types as t

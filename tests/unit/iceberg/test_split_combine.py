@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from iceberg_values import data_file, table, task
+from support.iceberg_values import data_file, table, task
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.rewrite.split_combine import SplitCombineOptions, is_asked_for, plan_split_combine

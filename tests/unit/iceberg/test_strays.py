@@ -7,9 +7,9 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
-from faults import Crash, RecordingStorage, WrappedStorage
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table
+from support.faults import Crash, RecordingStorage, WrappedStorage
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CommitStateUnknownError, StorageError
 from lakemeta.executor import batched

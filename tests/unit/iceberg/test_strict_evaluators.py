@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from iceberg_filters import FILTERS, MISSING, ROWS, SPECS, matches, measured, partition_of
-from iceberg_values import SCHEMA, data_file, spec
+from support.iceberg_filters import FILTERS, MISSING, ROWS, SPECS, matches, measured, partition_of
+from support.iceberg_values import SCHEMA, data_file, spec
 
 from lakemeta.iceberg.filters.expressions import TRUE, Expression, Predicate
 from lakemeta.iceberg.filters.inclusive import file_may_match, partition_filter

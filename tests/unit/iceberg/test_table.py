@@ -6,9 +6,9 @@ import pickle
 
 import attrs
 import pytest
-from faults import WrappedStorage
-from iceberg_checker import TableState
-from iceberg_tables import SmallTable, create_table
+from support.faults import WrappedStorage
+from support.iceberg_checker import TableState
+from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import (
     CommitConflictError,

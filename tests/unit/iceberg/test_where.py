@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from iceberg_values import SCHEMA
+from support.iceberg_values import SCHEMA
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.filters.expressions import (

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from unittest.mock import patch
 
 import pytest
-from faults import WrappedStorage
-from hbase_files import hbase_file
-from hudi_mdt_records import SCHEMA, T1, files, hfile, log
 from hypothesis import given
 from hypothesis import strategies as st
+from support.faults import WrappedStorage
+from support.hbase_files import hbase_file
+from support.hudi_mdt_records import SCHEMA, T1, files, hfile, log
 
 from lakemeta.avro import container as avro
 from lakemeta.errors import CorruptMetadataError, LakemetaError

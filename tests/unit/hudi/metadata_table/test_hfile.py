@@ -7,9 +7,9 @@ import struct
 from contextlib import suppress
 
 import pytest
-from hbase_files import cell, hbase_file, varint
 from hypothesis import given
 from hypothesis import strategies as st
+from support.hbase_files import cell, hbase_file, varint
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.metadata_table.hfile import open_hfile

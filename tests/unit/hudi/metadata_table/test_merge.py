@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hudi_mdt_records import SCHEMA, T1, files, hfile, log, merged_records
 from hypothesis import given
 from hypothesis import strategies as st
+from support.hudi_mdt_records import SCHEMA, T1, files, hfile, log, merged_records
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.files.logs import BlockType, HeaderKey, encode_block, read_blocks

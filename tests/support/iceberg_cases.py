@@ -26,7 +26,7 @@ import fastavro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-DATA = Path(os.environ.get("ICEBERG_CASES") or Path(__file__).parent / "golden" / "data" / "iceberg")
+DATA = Path(os.environ.get("ICEBERG_CASES") or Path(__file__).parents[1] / "golden" / "data" / "iceberg")
 CASES = tuple(sorted(p.name.removesuffix(".tar.xz") for p in DATA.glob("*.tar.xz")))
 
 

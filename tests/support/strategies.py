@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from builders import TableFiles, at, log
-from checker import Retention
 from hypothesis import strategies as st
+
+from support.builders import TableFiles, at, log
+from support.checker import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
-from iceberg_values import data_file
 
 from lakemeta.iceberg.filters.expressions import Always, And, Expression, Or, Predicate, negate
 from lakemeta.iceberg.spec import types as t
 from lakemeta.iceberg.spec import values
+from support.iceberg_values import data_file
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.manifests.entries import DataFile

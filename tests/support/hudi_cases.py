@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import fastavro
 
-DATA = Path(__file__).parent / "golden" / "data" / "hudi"
+DATA = Path(__file__).parents[1] / "golden" / "data" / "hudi"
 
 
 @attrs.frozen

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
-from iceberg_values import SCHEMA, spec, table
 
 from lakemeta.iceberg.manifests.codec import read_manifest_list, write_manifest
 from lakemeta.iceberg.manifests.entries import (
@@ -17,13 +16,13 @@ from lakemeta.iceberg.manifests.entries import (
     ManifestFile,
 )
 from lakemeta.iceberg.spec.metadata_json import load_metadata
+from support.iceberg_values import SCHEMA, spec, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from iceberg_cases import Case
-
     from lakemeta.iceberg.spec.schema import Schema
+    from support.iceberg_cases import Case
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 COUNTS = st.integers(0, 2**40)

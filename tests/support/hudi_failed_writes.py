@@ -6,13 +6,13 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from builders import at
+from support.builders import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from builders import TableFiles
+    from support.builders import TableFiles
 
 
 def server_markers(table: TableFiles, instant: str, *files: Iterable[tuple[str, str]]) -> None:

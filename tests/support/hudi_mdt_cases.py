@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from hudi_mdt_records import listing, records_of
 
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.metadata_table.update import CleanedPartition
 from lakemeta.hudi.timeline.loading import load_config, load_timeline
 from lakemeta.storage import LocalStorage, Storage
+from support.hudi_mdt_records import listing, records_of
 
-DATA = Path(__file__).parent / "golden" / "data" / "hudi_mdt"
+DATA = Path(__file__).parents[1] / "golden" / "data" / "hudi_mdt"
 CASES = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz"))
 NOW_MS = 1_800_000_000_000
 

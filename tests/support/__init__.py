@@ -1,0 +1,1 @@
+"""What tests share: builders of tables, storages with faults, independent checkers, recorded cases."""
