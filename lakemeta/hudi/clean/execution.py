@@ -27,7 +27,7 @@ from lakemeta.hudi.clean.plan_check import check_names, check_plan, data_file
 from lakemeta.hudi.clean.savepoints import advice, doubt
 from lakemeta.hudi.files.doors import data_door
 from lakemeta.hudi.files.names import is_partition_metadata
-from lakemeta.hudi.metadata_table.sync import prepare_clean, tell_clean
+from lakemeta.hudi.metadata_table.sync import prepare_clean, sync_clean
 from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline.action_metadata import (
     CLEAN_PLAN_VERSION,
@@ -102,7 +102,7 @@ def execute_clean(
     done = Executed(pending.requested, outcomes, dropped, plan.earliest[0] if plan.earliest else "", millis, notes)
     record = clean_metadata(plan, done, root)
     with lock.held():
-        newest = tell_clean(writer, pending.requested, plan, dropped, prepared)
+        newest = sync_clean(writer, pending.requested, plan, dropped, prepared)
         writer.completed(pending, newest, encode_clean_metadata(record))
     return done
 

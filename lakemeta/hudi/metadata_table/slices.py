@@ -2,21 +2,16 @@
 
 Rules of this module:
 
-1. Base files are ``<fileId>_<token>_<instant>.hfile`` and count if their instant is completed, or older
-than the
+1. Base files are ``<fileId>_<token>_<instant>.hfile`` and count if their instant is completed, or older than the
    first instant of the active timeline (then it was archived).
-2. Version 6: the instant in a log file's name is that of its slice's base; every delta commit adds a log
-file. 3. Version 8 and newer: it is the delta commit's own; the file belongs on top of base file B iff the
-delta commit
+2. Version 6: the instant in a log file's name is that of its slice's base; every delta commit adds a log file.
+3. Version 8 and newer: it is the delta commit's own; the file belongs on top of base file B iff the delta commit
    completed after B's instant. Log files of delta commits that did not complete count nowhere.
-4. A block counts if its INSTANT_TIME is valid: completed on the data timeline; or a completed delta commit
-of the
-   metadata table that is not pending on the data timeline (not being there at all is fine: archived); or
-   rolled back by the data table since the last compaction; or a rollback of the metadata table itself.
-5. Version 6: a rollback command drops the earlier blocks of its target. Later ones stay, for an interrupted
-action
+4. A block counts if its INSTANT_TIME is valid: completed on the data timeline; or a completed delta commit of the
+   metadata table that is not pending on the data timeline (not being there at all is fine: archived); or rolled back
+   by the data table since the last compaction; or a rollback of the metadata table itself.
+5. Version 6: a rollback command drops the earlier blocks of its target. Later ones stay, for an interrupted action
    is done again at the same instant.
-
 6. After a downgrade to version 6, the names of log files may say another slice than they count into. That is refused:
    a slice on top of base files that has none, or a log file of an older slice with blocks later than the newest base.
 

@@ -1,4 +1,4 @@
-"""Tells the metadata table of cleans and rollbacks (I/O).
+"""Updates the metadata table with cleans and rollbacks (I/O).
 
 Rules of this module:
 
@@ -51,7 +51,7 @@ def cleaned_partitions(plan: CleanerPlan, dropped: Iterable[str]) -> list[Cleane
 
 
 def prepare_clean(writer: InstantWriter, timeline: Timeline, instant: str, plan: CleanerPlan) -> PreparedClean | None:
-    """What the metadata table will be told of a clean, if there is one; refuses what cannot be told (rule 1)."""
+    """What the metadata table is to hold of a clean, if there is one; refuses what it cannot (rule 1)."""
     table = open_metadata(writer, timeline)
     if table is None:
         return None
@@ -59,7 +59,7 @@ def prepare_clean(writer: InstantWriter, timeline: Timeline, instant: str, plan:
     return table.prepare_clean(instant, planned, epoch_ms(writer.clock()))
 
 
-def tell_clean(
+def sync_clean(
     writer: InstantWriter, instant: str, plan: CleanerPlan, dropped: Iterable[str], prepared: PreparedClean | None
 ) -> str:
     """Tell the metadata table, if there is one, what a clean took away; the newest time on both timelines then."""
@@ -90,7 +90,7 @@ def check_rollback(
         check_can_roll_back(table, rollback, failed, dead)
 
 
-def tell_rollback(
+def sync_rollback(
     writer: InstantWriter,
     timeline: Timeline,
     rollback: str,

@@ -1,17 +1,15 @@
-"""The metadata table of a Hudi table: reads it, and tells it of a clean (I/O).
+"""The metadata table of a Hudi table: reads it, and updates it with a clean (I/O).
 
 Rules of this module:
 
 1. What cannot be handled is refused before anything is written: an index being built, a pending compaction or
-   indexing, somebody else's pending delta commit, an unknown index, a table version that is not the data
-   table's.
-2. A data action at instant T is one delta commit at the same T. Readers count it only once T completes on
-the data
+   indexing, another writer's pending delta commit, an unknown index, a table version that is not the data table's.
+2. A data action at instant T is one delta commit at the same T. Readers count it only once T completes on the data
    timeline, so the order is: request T on the data table, delete files, commit here, complete T.
 3. Within a commit: requested, inflight, log files, completed; each created, never replaced.
-4. A delta commit at T while the clean at T is pending is what a crash left of this very clean. Nobody counts its
-   blocks, not even if it completed; unless it did and says what it must, it is removed and written again. Those of
-   other pending cleans are left alone: these are told again, too.
+4. A delta commit at T while the clean at T is pending is what a crash left of this very clean. No reader counts
+   its blocks, not even if it completed; unless it did and says what it must, it is removed and written again. Those of
+   other pending cleans are left alone: these are written again, too.
 5. After the commit the cleaned partitions are read back, and must have what was intended.
 
 The caller holds the table's lock, or is the only writer.

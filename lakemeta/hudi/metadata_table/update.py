@@ -2,10 +2,9 @@
 
 Source: HoodieTableMetadataUtil.convertMetadataToRecords for cleans. Differences on purpose:
 
-1. Records of single files (column stats, bloom filters, expression indexes) are found by the live keys that
-name a
-   deleted file, not by a configured list of columns: the same set, and no configuration to get wrong. Hudi
-   0.15.0 computes these keys from a cut file name, so its own tombstones miss.
+1. Records of single files (column stats, bloom filters, expression indexes) are found by the live keys that name a
+   deleted file, not by a configured list of columns: the same set, and no configuration to get wrong. Hudi 0.15.0
+   computes these keys from a cut file name, so its own tombstones miss.
 2. With a dropped partition go all files that the metadata table lists in it.
 """
 

@@ -29,7 +29,7 @@ from lakemeta.hudi.files.doors import block_door, data_door, metadata_door
 from lakemeta.hudi.files.layout import HEARTBEAT_FOLDER, MARKER_FOLDER
 from lakemeta.hudi.files.logs import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakemeta.hudi.files.names import LogFile, parse_log_file
-from lakemeta.hudi.metadata_table.sync import check_rollback, newest_time, tell_rollback
+from lakemeta.hudi.metadata_table.sync import check_rollback, newest_time, sync_rollback
 from lakemeta.hudi.rollback.planner import FailedWrite, check_not_executing
 from lakemeta.hudi.timeline.heartbeats import Heartbeat, read_heartbeats
 from lakemeta.hudi.timeline.instants import Instant, Timeline, parse_instant
@@ -198,7 +198,7 @@ def _finish(
     storage, root = writer.storage, writer.root
     timeline = load_timeline(storage, root, writer.config)
     _check_pending(timeline, write)
-    newest = tell_rollback(writer, timeline, done.rollback, write.instant, _kept_logs(writer, write), dead)
+    newest = sync_rollback(writer, timeline, done.rollback, write.instant, _kept_logs(writer, write), dead)
     for path in _instant_files(writer, write):
         _delete(writer, path)
     metadata_door(storage, root).delete_directory(f"{root}/{MARKER_FOLDER}/{write.instant}")
