@@ -143,29 +143,8 @@ class Rewrite:
         return "; all rows match" if self.wholly_matching == len(self.inputs) else "; some rows may not match"
 
 
-@attrs.frozen(slots=True)
-class Expire:
-    """Expire one snapshot or reference of a table's metadata."""
-
-    op: ClassVar[str] = "expire"
-    kind: str
-    name: str
-    reason: str
-    by: str | None = None
-
-    @property
-    def sort_key(self) -> tuple[str, int, str]:
-        """Order in the plan: by kind, then name."""
-        return ("", 0, f"{self.kind}\0{self.name}")
-
-    @property
-    def counted(self) -> _Counted:
-        """What it adds to the summary of a plan."""
-        return (self.kind, self.op, self.reason), 1, 0
-
-
-Operation = Delete | Keep | DeletePartition | Rewrite | Expire
-_OPERATIONS: Final[dict[str, Any]] = {c.op: c for c in (Delete, Keep, DeletePartition, Rewrite, Expire)}
+Operation = Delete | Keep | DeletePartition | Rewrite
+_OPERATIONS: Final[dict[str, Any]] = {c.op: c for c in (Delete, Keep, DeletePartition, Rewrite)}
 # A plan may have a million lines: field names are looked up and the encoder is made once, not once a line.
 _FIELDS: Final = {kind: tuple(field.name for field in attrs.fields(kind)) for kind in _OPERATIONS.values()}
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -65,7 +65,6 @@ _OPERATION: Final[dict[str, dict[str, Kind]]] = {
         **dict.fromkeys(("inputs", "deletes"), _TEXTS),
         "partition": _OBJECT,
     },
-    "expire": dict.fromkeys(("kind", "name", "reason", "by"), _TEXT),
 }
 
 

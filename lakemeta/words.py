@@ -22,9 +22,9 @@ def human_bytes(size: int) -> str:
     raise AssertionError("unreachable")
 
 
-def count_of(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
+def count_of(number: int, noun: str, nouns: str | None = None) -> str:
+    """``1 file``, ``2 files``; ``nouns`` is the plural where it is no mere ``s``."""
+    return f"{number} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"
 
 
 def html_table(title: str, heads: Sequence[str], rows: Sequence[Iterable[str]]) -> str:

@@ -2,9 +2,8 @@
 
 Values are plain: logical types are not applied, so a date is its int of days, a decimal its big-endian
 bytes, a uuid its 16 bytes, and what was read is written back bit for bit. A value of a union that has more
-than one record type is a dict; ask for ``tagged`` values to get (full type name, dict) instead. Writing takes
-either form, and the tagged one is the way to say which record of a union is meant (``IntWrapper`` and
-``LongWrapper`` look alike).
+than one record type is a dict. Writing also takes (full type name, dict), which says which record of a union is
+meant (``IntWrapper`` and ``LongWrapper`` look alike).
 
 Schemas are taken as Java writes them (``avro.java.string``, ``null`` defaults in any place), as JSON text or
 as parsed JSON. The shape of each is checked before anything is decoded with it (``schema``), and what blocks
@@ -57,27 +56,25 @@ _DECODE_ERRORS: Final = (
 )
 
 
-def read_container(
-    data: bytes, where: str, *, tagged: bool = False, limit: int | None = None
-) -> tuple[dict[str, Any], list[Any]]:
+def read_container(data: bytes, where: str, *, limit: int | None = None) -> tuple[dict[str, Any], list[Any]]:
     """The writer schema, which is a record's, and all records of an Avro object container file.
 
     Raises CorruptMetadataError, naming ``where`` and the byte, if the file is empty, truncated, not Avro, or unpacks
     to more than ``limit`` bytes (by default what metadata may take), and UnsupportedFeatureError for codec lz4. A
     file cut exactly between two blocks cannot be told from a whole one: the format has no end mark.
     """
-    schema, blocks = read_record_blocks(data, where, limit, tagged=tagged)
+    schema, blocks = read_record_blocks(data, where, limit)
     return schema, [record for _, records in blocks for record in records]
 
 
 def read_record_blocks(
-    data: bytes, where: str, limit: int | None = None, *, tagged: bool = False
+    data: bytes, where: str, limit: int | None = None
 ) -> tuple[dict[str, Any], Iterator[tuple[int, list[Any]]]]:
     """As ``read_container``, but block by block: the unpacked bytes of each, and its records."""
     header = _read_header(data, where)
     schema = _record_schema(header, where)
     blocks, text = _blocks(data, header, where, limit), header.schema_text
-    return schema, ((len(b.content), _decode_block(text, b, where, tagged, limit is None)) for b in blocks)
+    return schema, ((len(b.content), _decode_block(text, b, where, limit is None)) for b in blocks)
 
 
 def read_blocks(data: bytes, where: str) -> tuple[dict[str, Any], Iterator[tuple[int, bytes]]]:
@@ -157,24 +154,24 @@ def _container(
     return b"".join(parts)
 
 
-def read_datum(schema: Schema, data: bytes, where: str, *, tagged: bool = False) -> Any:
+def read_datum(schema: Schema, data: bytes, where: str) -> Any:
     """Decode one bare value that fills ``data`` exactly; raises CorruptMetadataError naming ``where``."""
     stream = BytesIO(data)
-    value = _decode(_parsed(schema_text(schema), where), stream, where, 0, tagged)
+    value = _decode(_parsed(schema_text(schema), where), stream, where, 0)
     if stream.tell() != len(data):
         raise _corrupt(where, stream.tell(), f"an Avro value ends here, {len(data)} bytes were to be read")
     return value
 
 
-def read_data(schema: Schema, values: Sequence[bytes], where: str, *, tagged: bool = False) -> list[Any]:
+def read_data(schema: Schema, values: Sequence[bytes], where: str) -> list[Any]:
     """Decode many bare values of one schema in one go, several times faster than one by one."""
     text = schema_text(schema)
     try:
-        return _decode_block(text, _Block(len(values), b"".join(values), 0, 0), where, tagged, False)
+        return _decode_block(text, _Block(len(values), b"".join(values), 0, 0), where, False)
     except CorruptMetadataError:
         # One by one, so that the error names the value.
         named = ((f"value {number} of {where}", value) for number, value in enumerate(values))
-        return [read_datum(text, value, name, tagged=tagged) for name, value in named]
+        return [read_datum(text, value, name) for name, value in named]
 
 
 def write_datum(schema: Schema, value: Any) -> bytes:
@@ -256,7 +253,7 @@ def _read_header(data: bytes, where: str) -> _Header:
         raise CorruptMetadataError(f"{where} is not an Avro file: it starts with {data[:4]!r}")
     stream = BytesIO(data)
     stream.seek(len(MAGIC))
-    metadata = _decode(_parsed(_HEADER_MAP, where), stream, where, len(MAGIC), False)
+    metadata = _decode(_parsed(_HEADER_MAP, where), stream, where, len(MAGIC))
     sync = stream.read(SYNC_SIZE)
     if len(sync) != SYNC_SIZE:
         raise _corrupt(where, len(data), "the file ends within its header")
@@ -322,7 +319,7 @@ def _deflate(raw: bytes) -> bytes:
     return packer.compress(raw) + packer.flush()
 
 
-def _decode_block(text: str, block: _Block, where: str, tagged: bool, counted: bool) -> list[Any]:
+def _decode_block(text: str, block: _Block, where: str, counted: bool) -> list[Any]:
     # n records back to back are an Avro array without its frame; fastavro reads a whole array in one call.
     count, size = block.count, len(block.content)
     if not 0 <= count * _shape(text, where).least <= size:
@@ -330,7 +327,7 @@ def _decode_block(text: str, block: _Block, where: str, tagged: bool, counted: b
     prefix = encode_long(count) if count else b""
     framed = b"".join((prefix, block.content, b"\0"))
     stream = unpack.reader(framed, block.packed) if counted else BytesIO(framed)
-    records: list[Any] = _decode(_parsed(_array(text), where), stream, where, block.position, tagged)
+    records: list[Any] = _decode(_parsed(_array(text), where), stream, where, block.position)
     if len(records) != count or stream.tell() != len(prefix) + size + 1:
         raise _corrupt(where, block.position, f"the next {size} bytes do not hold exactly {count} records")
     return records
@@ -351,12 +348,10 @@ def _batches(records: Iterable[T]) -> Iterator[list[T]]:
         yield batch
 
 
-def _decode(parsed: Any, stream: BytesIO, where: str, position: int, tagged: bool) -> Any:
+def _decode(parsed: Any, stream: BytesIO, where: str, position: int) -> Any:
     start = stream.tell()
     try:
-        return fastavro.schemaless_reader(
-            stream, parsed, None, return_record_name=tagged, return_record_name_override=tagged
-        )
+        return fastavro.schemaless_reader(stream, parsed, None)
     except _DECODE_ERRORS as error:
         problem = f"not what its Avro schema says ({type(error).__name__} {error})"
         raise _corrupt(where, position + stream.tell() - start, problem) from error

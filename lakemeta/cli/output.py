@@ -105,7 +105,7 @@ def _plan_text(plan: Plan, *, explain: bool) -> None:
     else:
         _summary(plan)
     folders = len(plan.dropped_partitions())
-    dropped = f" and {count_of(folders, 'directory').replace('directorys', 'directories')}" if folders else ""
+    dropped = f" and {count_of(folders, 'directory', 'directories')}" if folders else ""
     click.echo(f"Total: {count_of(plan.files, 'file')}{dropped}, {human_bytes(plan.bytes)}")
     if "wholly_matching_files" in facts:
         click.echo(f"Filter: {_matching(facts['wholly_matching_files'], facts['possibly_matching_files'])}")

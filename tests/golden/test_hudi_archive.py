@@ -24,11 +24,11 @@ CASES = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz
 def read_archive(folder: Path) -> ArchivedTimeline:
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     if "_version_" not in files:
-        return read_archived_v6(files.items(), metadata=True)
+        return read_archived_v6(files.items())
     manifest = newest_manifest(files["_version_"], files, str(folder))
     assert manifest is not None
     live = manifest_files(files[manifest], manifest)
-    return read_archived_lsm([(file, files[file.name]) for file in live], metadata=True)
+    return read_archived_lsm([(file, files[file.name]) for file in live])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -43,8 +43,7 @@ def test_archived_instants_are_those_that_left(name: str, tmp_path: Path) -> Non
     assert instants
     for instant in instants:
         archived = found[instant.requested, instant.action]
-        assert archived.metadata
         if instant.completion:
             assert archived.completion == instant.completion
-    assert timeline.skipped == ()
+    assert timeline.torn == ()
     assert len(found) == len(timeline.completion_times())

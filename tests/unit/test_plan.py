@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.plan import Delete, DeletePartition, Expire, Keep, Plan, PlanHeader, Rewrite, SummaryRow
+from lakemeta.plan import Delete, DeletePartition, Keep, Plan, PlanHeader, Rewrite, SummaryRow
 
 HEADER = PlanHeader("hudi.clean", "/t", 9, "20260101000000000", {"b": "2", "a": "1"}, {"partitions": 1}, "lakemeta x")
 names = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -17,7 +17,6 @@ operations = st.one_of(
     st.builds(Delete, names, names, sizes, names, st.none() | names),
     st.builds(Keep, names, names, sizes, names, st.none() | names),
     st.builds(DeletePartition, names, names, names, st.none() | names),
-    st.builds(Expire, names, names, names, st.none() | names),
     st.builds(
         Rewrite,
         st.integers(0, 99),
@@ -153,7 +152,6 @@ def test_operations_are_added_up() -> None:
             Keep("p2", "p2/a", 8, "latest_slice"),
             DeletePartition("p3", "p3", "no_live_file_group"),
             Rewrite(0, {"a": 1, "b": None}, 0, ["x", "y"], [], 16, 1),
-            Expire("snapshot", "77", "expired"),
         ],
     )
     assert set(plan.summary()) == {
@@ -162,7 +160,6 @@ def test_operations_are_added_up() -> None:
         SummaryRow("p2", "keep", "latest_slice", 1, 8),
         SummaryRow("p3", "drop directory", "no_live_file_group", 0, 0),
         SummaryRow("a=1/b=None", "rewrite", "into 1 file", 2, 16),
-        SummaryRow("snapshot", "expire", "expired", 1, 0),
     }
 
 

@@ -35,11 +35,6 @@ class Decision:
     rolled_back: tuple[str, ...]
     empty_clean_due: bool
 
-    @property
-    def earliest_time(self) -> str | None:
-        """The requested time of the earliest commit to retain."""
-        return self.earliest.requested if self.earliest else None
-
 
 def decide(
     state: TableState, options: CleanOptions, heartbeats: Mapping[str, int], now: datetime, zone: tzinfo

@@ -32,6 +32,7 @@ class HudiFacts:
 
     ``older_bytes`` is what lies in slices that are not the newest of their group or in replaced groups: the most that
     cleaning could ever free. ``small_files`` are base files of newest slices below Hudi's small-file limit (100 MiB).
+    ``archive_torn`` names blocks of the archived timeline that a crash left half written; Hudi passes over them.
     """
 
     name: str
@@ -46,6 +47,7 @@ class HudiFacts:
     small_files: int
     actions: Mapping[str, int]
     archived_actions: Mapping[str, int]
+    archive_torn: tuple[str, ...]
     pending: tuple[str, ...]
     savepoints: tuple[str, ...]
     first_instant: str | None
@@ -82,7 +84,7 @@ def inspect(place: Place, executor: Executor) -> HudiFacts:
 
 def _facts(place: Place, state: TableState, partitions: int, totals: _Counts) -> HudiFacts:
     timeline = state.timeline
-    archived = load_archive(place.storage, place.root, state.config).completed()
+    archived = load_archive(place.storage, place.root, state.config)
     return HudiFacts(
         name=state.config.name,
         table_type=state.config.table_type,
@@ -95,7 +97,8 @@ def _facts(place: Place, state: TableState, partitions: int, totals: _Counts) ->
         older_bytes=totals.older_bytes,
         small_files=totals.small_files,
         actions=dict(sorted(Counter(i.action for i in timeline.completed).items())),
-        archived_actions=dict(sorted(Counter(i.action for i in archived).items())),
+        archived_actions=dict(sorted(Counter(i.action for i in archived.completed()).items())),
+        archive_torn=archived.torn,
         pending=tuple(str(i) for i in timeline.pending),
         savepoints=tuple(i.requested for i in timeline.savepoints),
         first_instant=timeline.first.requested if timeline.first else None,

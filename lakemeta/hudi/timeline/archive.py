@@ -33,24 +33,21 @@ _INT: Final = struct.Struct(">i")
 class ArchivedInstant:
     """One archived instant in one state (``REQUESTED``, ``INFLIGHT`` or ``COMPLETED``).
 
-    ``completion`` is when it got into that state; entries of old writers have none. ``metadata`` is the
-    decoded commit, clean, ... metadata if it was asked for; its shape is that of the archive's own Avro
-    schema.
+    ``completion`` is when it got into that state; entries of old writers have none.
     """
 
     requested: str
     action: str
     state: str
     completion: str | None
-    metadata: Mapping[str, Any] | None = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen(slots=True)
 class ArchivedTimeline:
-    """Archived instants by requested time; ``skipped`` says in words what could not be read."""
+    """Archived instants by requested time; ``torn`` says in words which blocks a crash left half written."""
 
     instants: tuple[ArchivedInstant, ...] = ()
-    skipped: tuple[str, ...] = ()
+    torn: tuple[str, ...] = ()
 
     def completed(self) -> Iterator[ArchivedInstant]:
         """The instants in state COMPLETED."""
@@ -74,24 +71,24 @@ def is_archive_file(name: str) -> bool:
     return _ARCHIVE_NAME.fullmatch(name) is not None
 
 
-def read_archived_v6(files: Iterable[tuple[str, bytes]], *, metadata: bool = False) -> ArchivedTimeline:
+def read_archived_v6(files: Iterable[tuple[str, bytes]]) -> ArchivedTimeline:
     """Read version 6 archive files, given as (name, content) in any order; other names are passed over.
 
-    A torn block is skipped, as Hudi does, and reported in ``skipped``. Raises CorruptMetadataError if a whole
+    A torn block is passed over, as Hudi does, and named in ``torn``. Raises CorruptMetadataError if a whole
     block does not hold what it says.
     """
     instants: dict[tuple[str, str, str], ArchivedInstant] = {}
-    skipped: list[str] = []
+    torn: list[str] = []
     for name, data in files:
         if not is_archive_file(name):
             continue
         for block in read_blocks(data, name):
             if isinstance(block, CorruptBlock):
-                skipped.append(f"{name} has a torn block at byte {block.offset}")
+                torn.append(f"{name} has a torn block at byte {block.offset}")
                 continue
-            for instant in _block_instants(block, name, metadata):
+            for instant in _block_instants(block, name):
                 instants[instant.requested, instant.action, instant.state] = instant
-    return _timeline(instants.values(), skipped)
+    return _timeline(instants.values(), torn)
 
 
 def newest_manifest(version: bytes | None, names: Iterable[str], where: str) -> str | None:
@@ -122,29 +119,29 @@ def manifest_files(manifest: bytes, where: str) -> tuple[LsmFile, ...]:
     return files
 
 
-def read_archived_lsm(files: Sequence[tuple[LsmFile, bytes]], *, metadata: bool = False) -> ArchivedTimeline:
+def read_archived_lsm(files: Sequence[tuple[LsmFile, bytes]]) -> ArchivedTimeline:
     """Read the live Parquet files of a version 8+ archive; raises CorruptMetadataError if one is damaged."""
     instants: dict[tuple[str, str], ArchivedInstant] = {}
     for file, data in files:
         if len(data) != file.size:
             raise CorruptMetadataError(f"{file.name} has {len(data)} bytes, the manifest says {file.size}")
-        for instant in _parquet_instants(file.name, data, metadata):
+        for instant in _parquet_instants(file.name, data):
             instants[instant.requested, instant.action] = instant
     return _timeline(instants.values(), ())
 
 
-def _timeline(instants: Iterable[ArchivedInstant], skipped: Iterable[str]) -> ArchivedTimeline:
+def _timeline(instants: Iterable[ArchivedInstant], torn: Iterable[str]) -> ArchivedTimeline:
     states = {"REQUESTED": 0, "INFLIGHT": 1, "COMPLETED": 2}
     ordered = sorted(instants, key=lambda i: (i.requested, i.action, states.get(i.state, 3)))
-    return ArchivedTimeline(tuple(ordered), tuple(skipped))
+    return ArchivedTimeline(tuple(ordered), tuple(torn))
 
 
-def _block_instants(block: LogBlock, where: str, metadata: bool) -> Iterator[ArchivedInstant]:
+def _block_instants(block: LogBlock, where: str) -> Iterator[ArchivedInstant]:
     place = f"{where}, block at byte {block.offset}"
     if block.type is not BlockType.AVRO_DATA or block.schema is None:
         raise CorruptMetadataError(f"{place}: an archive holds Avro data with a schema, this is a {block.type.name}")
     for entry in avro.read_data(block.schema, list(_avro_values(block.content, place)), place):
-        yield _entry_instant(entry, place, metadata)
+        yield _entry_instant(entry, place)
 
 
 def _avro_values(content: bytes, where: str) -> Iterator[bytes]:
@@ -165,20 +162,18 @@ def _avro_values(content: bytes, where: str) -> Iterator[bytes]:
         raise CorruptMetadataError(f"{where}: the block ends within its records") from error
 
 
-def _entry_instant(entry: Mapping[str, Any], where: str, metadata: bool) -> ArchivedInstant:
+def _entry_instant(entry: Mapping[str, Any], where: str) -> ArchivedInstant:
     requested, action, state = entry.get("commitTime"), entry.get("actionType"), entry.get("actionState")
     if not (isinstance(requested, str) and isinstance(action, str) and isinstance(state, str)):
         raise CorruptMetadataError(f"{where}: an entry has no commitTime, actionType or actionState")
-    # Each action keeps its metadata in a field of its own; all the others are null.
-    details = next((v for v in entry.values() if isinstance(v, dict)), None) if metadata else None
-    return ArchivedInstant(requested, action, state, entry.get("stateTransitionTime"), details)
+    return ArchivedInstant(requested, action, state, entry.get("stateTransitionTime"))
 
 
-def _parquet_instants(name: str, data: bytes, metadata: bool) -> Iterator[ArchivedInstant]:
+def _parquet_instants(name: str, data: bytes) -> Iterator[ArchivedInstant]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = ["instantTime", "completionTime", "action", *(["metadata"] if metadata else [])]
+    columns = ["instantTime", "completionTime", "action"]
     try:
         table = pq.read_table(pa.BufferReader(data), columns=columns)
         if missing := set(columns) - set(table.column_names):
@@ -190,12 +185,4 @@ def _parquet_instants(name: str, data: bytes, metadata: bool) -> Iterator[Archiv
         requested, completion, action = row["instantTime"], row["completionTime"], row["action"]
         if not (requested and completion and action):
             raise CorruptMetadataError(f"{name} has a row without instant, completion time or action")
-        details = _only_record(row["metadata"], f"{name}, metadata of {requested}") if metadata else None
-        yield ArchivedInstant(requested, action, "COMPLETED", completion, details)
-
-
-def _only_record(data: bytes | None, where: str) -> Mapping[str, Any] | None:
-    if not data:
-        return None
-    records = avro.read_container(data, where)[1]
-    return records[0] if records else None
+        yield ArchivedInstant(requested, action, "COMPLETED", completion)

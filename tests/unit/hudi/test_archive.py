@@ -75,20 +75,13 @@ def test_archive_files_of_version_6() -> None:
         ("3", "COMPLETED"),
     ]
     assert timeline.completion_times() == {"1": "19", "2": "29", "3": "39"}
-    assert timeline.instants[0].metadata is None
-
-
-def test_metadata_is_there_on_demand() -> None:
-    """The one metadata field that an entry has."""
-    (instant,) = read_archived_v6([(NAME, block(entry("1")))], metadata=True).instants
-    assert instant.metadata == {"k": "v"}
 
 
 def test_a_torn_block_is_skipped_and_told() -> None:
     """As Hudi reads it: what was archived whole counts."""
     timeline = read_archived_v6([(NAME, block(entry("1")) + block(entry("2"))[:-9])])
     assert [i.requested for i in timeline.instants] == ["1"]
-    assert "torn block" in timeline.skipped[0]
+    assert "torn block" in timeline.torn[0]
 
 
 def test_an_entry_without_state_is_damage() -> None:
