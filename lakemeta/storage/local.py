@@ -87,14 +87,23 @@ class LocalStorage:
             return cast("BinaryIO", io.BufferedWriter(_DurableFile(path, "wb")))
 
     def create(self, path: str, data: bytes) -> None:
-        """Atomically create a file that must not exist: a temporary file, then a hard link to it."""
+        """Atomically create a file that must not exist: a temporary file, then a hard link to it.
+
+        A checksum file that is there already goes, for it is of an earlier file: at once if there is none, else by
+        whoever has made the file. Another process that makes it at the same time keeps its own: Hadoop's lock providers
+        fail for ever on a lock file whose checksum file vanishes under them.
+        """
         with storage_errors("create", path):
+            checksum = _checksum_file(path)
+            left = os.path.lexists(checksum)
             if os.path.lexists(path):
                 raise PathExistsError(f"cannot create {path}: it exists")
+            if left:
+                _unlink_if_there(checksum)
             temporary = _write_temporary(path, data)
             try:
-                _unlink_if_there(_checksum_file(path))
                 _link(temporary, path)
+                _unlink_if_there(checksum)
             finally:
                 _unlink_if_there(temporary)
             _sync_directory(path)

@@ -11,7 +11,7 @@ import pytest
 from contract.storage_contract import StorageContract, put
 
 from lakemeta.errors import PathExistsError, PathNotFoundError, StorageError, UnsupportedFeatureError
-from lakemeta.storage import LocalStorage, Storage, open_storage
+from lakemeta.storage import LocalStorage, Storage, local, open_storage
 from lakemeta.storage.local import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
@@ -108,6 +108,27 @@ def test_a_failed_create_keeps_the_others_checksum(storage: Storage, root: str) 
     with pytest.raises(PathExistsError):
         storage.create(f"{root}/a", b"2")
     assert Path(root, ".a.crc").exists()
+
+
+def test_a_create_that_comes_second_keeps_the_others_checksum(
+    storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of a file goes that another process makes while a create is under way.
+
+    Hadoop makes a lock file, then its checksum file, and fails between the two if that one vanishes: nobody removes the
+    lock file then.
+    """
+
+    def write(path: str, data: bytes) -> str:
+        Path(root, "a").write_bytes(b"")
+        Path(root, ".a.crc").write_bytes(b"crc")
+        return written(path, data)
+
+    written = local._write_temporary
+    monkeypatch.setattr(local, "_write_temporary", write)
+    with pytest.raises(PathExistsError):
+        storage.create(f"{root}/a", b"2")
+    assert sorted(path.name for path in Path(root).iterdir()) == [".a.crc", "a"]
 
 
 def test_deleting_takes_the_checksum_along(storage: Storage, root: str) -> None:
