@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engine
 
 PAUSE = 0.2  # seconds between cleans: whoever waits for a lock file looks 20 times a second, in no order
-COMMITS = {"COW": 12, "MOR": 6}
+COMMITS = {"COW": 8, "MOR": 6}
 KEYS = [(f"{p}-{n}", p) for p in ("p1", "p2", "p3") for n in range(2)]
 LOCK = {
     "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
