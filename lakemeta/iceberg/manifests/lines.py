@@ -58,7 +58,8 @@ def check_entries(manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> N
             raise _contradiction(manifest, f"{files} {status.name.lower()} files, and it has {found}")
         if rows is not None and rows != (held := _rows(entries, status, found)):
             raise _contradiction(manifest, f"{rows} {status.name.lower()} rows, and it has {held}")
-    numbers = [entry.sequence_number or 0 for entry in entries if entry.is_live]
+    live = [entry for entry in entries if entry.is_live] if EntryStatus.DELETED in statuses else entries
+    numbers = {entry.sequence_number or 0 for entry in live}  # few, of many entries
     if numbers and min(numbers) < manifest.min_sequence_number:
         said = f"{manifest.min_sequence_number} as the least sequence number in it"
         raise _contradiction(manifest, f"{said}, and it has {min(numbers)}")
