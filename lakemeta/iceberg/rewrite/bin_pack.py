@@ -13,6 +13,7 @@ import attrs
 from lakemeta import binpack, plan
 from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg.manifests.delete_entries import partition_key, referenced_data_file
+from lakemeta.iceberg.rewrite.verdict import Verdict, group_of
 from lakemeta.iceberg.rows.row_account import check_entry
 from lakemeta.iceberg.spec import options as given
 from lakemeta.iceberg.spec import values
@@ -23,6 +24,7 @@ from lakemeta.words import count_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from lakemeta.iceberg.rewrite.verdict import Reason
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.iceberg.spec.types import Value
@@ -165,7 +167,7 @@ def plan_groups(metadata: TableMetadata, tasks: Iterable[FileScanTask], options:
 
     Files that are no candidates are dropped as they come, so memory holds candidates only.
     """
-    candidates = tasks if options.rewrite_all else (t for t in tasks if _is_candidate(t, options))
+    candidates = tasks if options.rewrite_all else (t for t in tasks if _candidate_reason(t, options))
     chosen: list[RewriteGroup] = []
     left = options.max_files_to_rewrite
     for partition, files in group_by_partition(metadata, candidates):
@@ -175,6 +177,27 @@ def plan_groups(metadata: TableMetadata, tasks: Iterable[FileScanTask], options:
             if kept:
                 chosen.append(_group(partition, kept, options))
     return number(chosen, options.rewrite_job_order)
+
+
+def judge(
+    metadata: TableMetadata, tasks: Sequence[FileScanTask], task: FileScanTask, options: RewriteOptions
+) -> Verdict:
+    """What ``plan_groups`` does with ``task``, which is one of ``tasks``, and why."""
+    path = task.data_file.file_path
+    group = group_of(plan_groups(metadata, tasks, options), path)
+    reason = _candidate_reason(task, options) or "good size"
+    if group is None and reason != "good size":
+        unlimited = plan_groups(metadata, tasks, attrs.evolve(options, max_files_to_rewrite=None))
+        reason = "poor group" if group_of(unlimited, path) is None else "limit reached"
+    numbers = {
+        "bytes": task.length,
+        "deletes": len(task.deletes),
+        "least": options.min_file_size_bytes,
+        "most": options.max_file_size_bytes,
+        "min_input_files": options.min_input_files,
+        "max_files": options.max_files_to_rewrite or 0,
+    }
+    return Verdict(group, reason, numbers)
 
 
 def group_by_partition(
@@ -225,9 +248,16 @@ def _pack(tasks: Sequence[FileScanTask], options: RewriteOptions) -> list[list[F
     return [g for g in groups if options.rewrite_all or _is_worth_it(g, options)]
 
 
-def _is_candidate(task: FileScanTask, options: RewriteOptions) -> bool:
-    outside = not options.min_file_size_bytes <= task.length <= options.max_file_size_bytes
-    return outside or _has_many_deletes(task, options)
+def _candidate_reason(task: FileScanTask, options: RewriteOptions) -> Reason | None:
+    """Why a file may be rewritten, whatever its group; None if it may not."""
+    size = task.length
+    if size < options.min_file_size_bytes:
+        return "too small"
+    if size > options.max_file_size_bytes:
+        return "too large"
+    if options.rewrite_all:
+        return "rewrite all"
+    return "many deletes" if _has_many_deletes(task, options) else None
 
 
 def _is_worth_it(group: Sequence[FileScanTask], options: RewriteOptions) -> bool:

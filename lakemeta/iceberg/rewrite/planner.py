@@ -11,19 +11,22 @@ from lakemeta.errors import OptionError
 from lakemeta.iceberg.filters.expressions import TRUE, Expression
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.filters.strict import all_rows_match
-from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite import bin_pack, split_combine
+from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions
 from lakemeta.iceberg.rewrite.options import JobOptions
 from lakemeta.iceberg.rewrite.row_order import row_order
-from lakemeta.iceberg.rewrite.split_combine import SplitCombineOptions, is_asked_for, plan_split_combine
+from lakemeta.iceberg.rewrite.split_combine import SplitCombineOptions
 from lakemeta.iceberg.scan.stored_scan import scan
 from lakemeta.iceberg.write.settings import check_format
 from lakemeta.plan import Plan, PlanHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lakemeta.executor import Executor
     from lakemeta.iceberg.catalogs.operations import TableOperations
+    from lakemeta.iceberg.rewrite.verdict import Verdict
+    from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
 
 REWRITE_DATA_FILES: Final = "iceberg.rewrite-data-files"
@@ -79,11 +82,26 @@ def find_groups(
     executor: Executor,
 ) -> list[RewriteGroup]:
     """The groups of a rewrite of those files of one snapshot that may hold rows matching ``where``."""
-    if is_asked_for(options):
-        group = partial(plan_split_combine, options=SplitCombineOptions.parse(options, metadata))
-    else:
-        group = partial(plan_groups, options=RewriteOptions.parse(options, metadata))
-    return group(metadata, scan(place.operations.storage, metadata, head, executor, where))
+    tasks = scan(place.operations.storage, metadata, head, executor, where)
+    return planner_of(options, metadata).plan(metadata, tasks)
+
+
+@attrs.frozen
+class Planner:
+    """What chooses and packs files, with its options: the groups of some files, and what becomes of one of them."""
+
+    plan: Callable[[TableMetadata, Iterable[FileScanTask]], list[RewriteGroup]]
+    judge: Callable[[TableMetadata, Sequence[FileScanTask], FileScanTask], Verdict]
+
+
+def planner_of(options: Mapping[str, str], metadata: TableMetadata) -> Planner:
+    """The planner that the options name; raises OptionError for options that make no sense to it."""
+    if split_combine.is_asked_for(options):
+        combine = SplitCombineOptions.parse(options, metadata)
+        plan = partial(split_combine.plan_split_combine, options=combine)
+        return Planner(plan, partial(split_combine.judge, options=combine))
+    pack = RewriteOptions.parse(options, metadata)
+    return Planner(partial(bin_pack.plan_groups, options=pack), partial(bin_pack.judge, options=pack))
 
 
 def _wholly_matching(groups: Sequence[RewriteGroup], metadata: TableMetadata, where: Expression) -> list[int]:

@@ -19,12 +19,14 @@ from lakemeta.iceberg.rewrite.bin_pack import (
     group_by_partition,
     number,
 )
+from lakemeta.iceberg.rewrite.verdict import Verdict, group_of
 from lakemeta.iceberg.scan.splits import SPLITTABLE, Packing, well_defined_offsets
 from lakemeta.iceberg.spec import options as given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from lakemeta.iceberg.rewrite.verdict import Reason
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.iceberg.spec.types import Value
@@ -100,6 +102,24 @@ def plan_split_combine(
             bins = _bins(files, options)
             groups += [_group(partition, joined, options) for joined in _joined(bins)]
     return number(groups, "none")
+
+
+def judge(
+    metadata: TableMetadata, tasks: Sequence[FileScanTask], task: FileScanTask, options: SplitCombineOptions
+) -> Verdict:
+    """What ``plan_split_combine`` does with ``task``, which is one of ``tasks``, and why."""
+    path = task.data_file.file_path
+    group = group_of(plan_split_combine(metadata, tasks, options), path)
+    partitions = [files for _, files in group_by_partition(metadata, tasks)]
+    beside = next(files for files in partitions if any(t.data_file.file_path == path for t in files))
+    bins = [parts for parts in _bins(beside, options) if any(p.task.data_file.file_path == path for p in parts)]
+    reason: Reason
+    if group is None:
+        reason = "alone in bin" if len(beside) > 1 else "alone in partition"
+    else:
+        reason = "cut" if len(bins) > 1 else "combined"
+    numbers = {"bytes": task.length, "bins": len(bins), "target": options.target_file_size_bytes}
+    return Verdict(group, reason, numbers)
 
 
 def _bins(tasks: Sequence[FileScanTask], options: SplitCombineOptions) -> list[list[_Part]]:

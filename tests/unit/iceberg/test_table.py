@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import attrs
 import pytest
@@ -287,9 +288,36 @@ def test_why(small, options, where, sentence):
     path = small.data_files()[0].file_path.removeprefix(small.root + "/")
     found = opened(small).why(path, options, where)
     assert found.startswith(path)
-    import re
-
     assert re.search(sentence, found), found
+
+
+def test_why_says_that_the_limit_is_reached(small):
+    """A file of a good group that max-files-to-rewrite leaves out is not blamed on its group."""
+    options = {"min-input-files": "2", "max-files-to-rewrite": "3"}
+    table = opened(small)
+    (taken,) = table.plan_rewrite_data_files(options).operations
+    told = [table.why(path, options) for path in state(small).paths(0) if not path.endswith(tuple(taken.inputs))]
+    assert len(told) == 3
+    assert all("stays: the files that are rewritten before it reach max-files-to-rewrite (3)" in t for t in told)
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "sentence"),
+    [
+        ({}, None, r"would be rewritten: its \d+ bytes are combined with other files in a bin of .* \(134217728\); "),
+        ({}, "p = 'zzz'", "stays: no row of it can match the filter"),
+        ({"read.split.open-file-cost": "1", "target-file-size-bytes": "100"}, None, r"its \d+ bytes are cut into \d+ "),
+        ({"target-file-size-bytes": "5000"}, None, r"stays: its \d+ bytes have a bin of .* \(5000\) to themselves"),
+    ],
+)
+def test_why_of_the_older_planner(small, options, where, sentence):
+    """The reason is that planner's own: it packs bins, and knows no least size, deletes or fewest files."""
+    table, options = opened(small), {"planner": "split-combine", **options}
+    taken = {path for group in table.plan_rewrite_data_files(options, where).operations for path in group.inputs}
+    for file in small.data_files():
+        told = table.why(file.file_path, options, where)
+        assert re.search(sentence, told), told
+        assert ("would be rewritten" in told) == (file.file_path.removeprefix(small.root + "/") in taken)
 
 
 def test_why_of_delete_files_and_strangers(small):
@@ -432,4 +460,4 @@ def test_the_older_planner_can_be_applied(small):
     assert (report.result["rewritten_data_files_count"], report.result["added_data_files_count"]) == (6, 2)
     assert state(small).rows() == rows
     path = state(small).paths(0)[0]
-    assert "stays" in table.why(path, {"planner": "split-combine"})
+    assert f"{path} stays: it is the only file of its partition" == table.why(path, {"planner": "split-combine"})
