@@ -120,7 +120,7 @@ class SampleTable:
         self._mark_partition(city, instant)
         content = _parquet(rows, instant, city, name)
         self._create(f"{city}/{name}", content)
-        return _write_stat(group, city, name, previous, len(rows), len(content))
+        return _write_stat(group, city, name, previous=previous, rows=len(rows), size=len(content))
 
     def _mark_partition(self, city: str, instant: str) -> None:
         content = format_properties({"commitTime": instant, "partitionDepth": "1"}, "partition metadata")
@@ -192,7 +192,7 @@ def _commit(operation: str, stats: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write_stat(group: str, city: str, name: str, previous: str | None, rows: int, size: int) -> dict[str, Any]:
+def _write_stat(group: str, city: str, name: str, *, previous: str | None, rows: int, size: int) -> dict[str, Any]:
     return {
         "fileId": group,
         "path": f"{city}/{name}",

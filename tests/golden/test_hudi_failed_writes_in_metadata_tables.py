@@ -51,7 +51,8 @@ def fail_newest_commit(case: MdtCase, *, metadata_too: bool = False) -> str:
 def undo(case: MdtCase, failed: str, appended: dict[str, dict[str, int]], storage: Storage | None = None) -> None:
     """The metadata table's part of a rollback."""
     completion = COMPLETION if case.version >= 8 else None
-    roll_back(case.open(storage), ROLLBACK, failed, appended, completion, NOW_MS)
+    table = case.open(storage)
+    roll_back(table, rollback=ROLLBACK, failed=failed, appended=appended, completion=completion, now_ms=NOW_MS)
 
 
 def complete(case: MdtCase, failed: str) -> None:
@@ -140,4 +141,4 @@ def test_a_write_older_than_a_compaction_is_refused(case: MdtCase) -> None:
     done = "20990101000000000_20990101000000001.commit" if case.version >= 8 else "20990101000000000.commit"
     Path(case.open().timeline_path, done).write_bytes(b"{}")
     with pytest.raises(UnsupportedFeatureError, match="was compacted after the failed write"):
-        check_can_roll_back(case.open(), ROLLBACK, failed)
+        check_can_roll_back(case.open(), rollback=ROLLBACK, failed=failed)

@@ -262,7 +262,8 @@ def test_hudi_goes_on_after_a_rollback(engine: Engine, tmp_path: Path) -> None:
     (view.timeline / f"{view.instant}.rollback.inflight").write_bytes(b"")
     for path in files:
         path.unlink()
-    roll_back(view.open(), view.instant, failed, {}, view.later(1) if view.version >= 8 else None, 0)
+    completion = view.later(1) if view.version >= 8 else None
+    roll_back(view.open(), rollback=view.instant, failed=failed, appended={}, completion=completion, now_ms=0)
     done = f"{view.instant}_{view.later(2)}.rollback" if view.version >= 8 else f"{view.instant}.rollback"
     (view.timeline / done).write_bytes(encode_rollback_metadata(rolled_back(view.instant, failed, files)))
     storage.delete_many([str(p) for p in sorted(view.timeline.glob(f"{failed}*"))])

@@ -30,7 +30,7 @@ from lakemeta.hudi.metadata_table.leftovers import open_latest, read_leftovers, 
 from lakemeta.hudi.metadata_table.sync import newest_time
 from lakemeta.hudi.metadata_table.table import DROP_ADVICE
 from lakemeta.hudi.options import CleanOptions, FailedWrites
-from lakemeta.hudi.rollback.apply import Failures, find_failures, notes, undo
+from lakemeta.hudi.rollback.apply import Failures, find_failures, notes, roll_back_all
 from lakemeta.hudi.timeline.action_metadata import (
     SAVEPOINTED_TIMESTAMPS,
     CleanerPlan,
@@ -45,6 +45,7 @@ from lakemeta.report import Report, count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.files.place import Place
@@ -84,7 +85,7 @@ def begin(
     options = CleanOptions.parse(plan.header.options)
     lock = table_lock(place, options, assume_single_writer=assume_single_writer, clock=clock)
     state = load_state(place.storage, place.root, executor)
-    failures = _failures(place, plan, options, state, executor, clock)
+    failures = _failures(place, plan, state, options, executor=executor, now=clock())
     refuse_stale(place, plan, options, state, executor, has_work=has_work(plan))
     # A bad path is found before the plan is requested: a pending clean that cannot be executed blocks the table.
     check_plan(data_door(place.storage, place.root), place.root, cleaner_plan(place, plan, state), state, executor)
@@ -137,16 +138,16 @@ def run(applying: Applying) -> Report:
 
 
 def _failures(
-    place: Place, plan: Plan, options: CleanOptions, state: TableState, executor: Executor, clock: Clock
+    place: Place, plan: Plan, state: TableState, options: CleanOptions, *, executor: Executor, now: datetime
 ) -> Failures:
     if options.failed_writes is not FailedWrites.LAZY:
         return Failures(())
-    return find_failures(place, options, state, planned_failures(plan), executor, clock())
+    return find_failures(place, state, options, executor, wanted=planned_failures(plan), now=now)
 
 
 def _roll_back(applying: Applying) -> list[RolledBack]:
     a = applying
-    return undo(a.place, a.writer, a.failures, a.options, a.lock, a.executor)
+    return roll_back_all(a.place, a.writer, a.failures, options=a.options, lock=a.lock, executor=a.executor)
 
 
 def _look_again(applying: Applying, rolled_back: Sequence[RolledBack]) -> Applying:
@@ -201,7 +202,8 @@ def _settle(applying: Applying, *, roll_back: bool) -> tuple[str, ...]:
     metadata = open_latest(place, state)
     dead = tuple(i.requested for i in read_leftovers(place, state, options, now)[0]) if roll_back else ()
     begun = {at for instant in dead if (at := metadata.pending_rollback_of(instant)) is not None}
-    refuse_pending(place, metadata, state, options, {*applying.failures.instants(), *dead, *begun}, now)
+    own = {*applying.failures.instants(), *dead, *begun}
+    refuse_pending(place, metadata, state, options, own=own, now=now)
     _refuse_unreadable(place, metadata)
     done = roll_back_leftovers(writer, dead)
     return tuple(f"delta commit {i} of the metadata table was rolled back there by {at}" for i, at in done.items())

@@ -169,7 +169,7 @@ def _drop(
     notes: list[str] = []
     context = clean_context(state, CleanOptions(drop_savepointed=drop_savepointed), state.timeline, "")
     for partition in plan.partitions_to_delete or ():
-        problem = next(_in_the_way(door.storage, root, partition, plan, state, context), None)
+        problem = next(_in_the_way(door.storage, root, partition, plan=plan, state=state, context=context), None)
         if problem is not None:
             notes.append(f"the directory of {partition or 'the table'} stays: {problem}")
             continue
@@ -179,7 +179,7 @@ def _drop(
 
 
 def _in_the_way(
-    storage: Storage, root: str, partition: str, plan: CleanerPlan, state: TableState, context: CleanContext
+    storage: Storage, root: str, partition: str, *, plan: CleanerPlan, state: TableState, context: CleanContext
 ) -> Iterator[str]:
     if not partition:
         yield "it is the table's own"
@@ -199,13 +199,13 @@ def _in_the_way(
             yield f"{entry.path} lies deeper in it"
         file = data_file(entry.name)
         if file is not None and entry.name not in planned:
-            yield from _needed_file(partition, entry.name, file, plan, state, context)
+            yield from _needed_file(partition, entry.name, file, plan=plan, state=state, context=context)
         elif file is None and not is_partition and not entry.name.startswith("."):
             yield f"{entry.name} is no file of Hudi's, and the directory has no partition metadata"
 
 
 def _needed_file(
-    partition: str, name: str, file: BaseFile | LogFile, plan: CleanerPlan, state: TableState, context: CleanContext
+    partition: str, name: str, file: BaseFile | LogFile, *, plan: CleanerPlan, state: TableState, context: CleanContext
 ) -> Iterator[str]:
     """Why a data file that the plan does not name keeps its directory."""
     if name in context.savepointed and not context.drop_savepointed:

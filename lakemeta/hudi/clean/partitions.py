@@ -62,7 +62,7 @@ def plan_all_partitions(
     explain: bool,
 ) -> Iterator[PartitionRow]:
     """Plan every partition of the table that ``wants`` lets through, in the order in which they are found."""
-    fn = partial(_plan_or_descend, storage, root, context, wants, explain)
+    fn = partial(_plan_or_descend, storage, root, context, wants, explain=explain)
     return descend(executor, fn)
 
 
@@ -95,8 +95,9 @@ def _plan_or_descend(
     root: str,
     context: CleanContext,
     wants: Callable[[str], bool],
-    explain: bool,
     directories: Sequence[str],
+    *,
+    explain: bool,
 ) -> Iterator[PartitionRow | Subdirectories]:
     for directory in directories:
         entries = storage.list_dir(directory_of(root, directory))

@@ -44,7 +44,7 @@ _SERVICES: Final = {"compaction": "compaction", "logcompaction": "log compaction
 
 
 @attrs.frozen
-class _Patient:
+class _Table:
     """The table as it was found."""
 
     place: Place
@@ -65,7 +65,7 @@ def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Execu
     zone = timezone(state.config, options)
     decision = decide(state, options, heartbeats, now, zone)
     rows = plan_all_partitions(place.storage, place.root, decision.context, executor, options.wants, explain=True)
-    patient = _Patient(place, state, options, decision, tuple(rows), heartbeats, now, zone, executor)
+    table = _Table(place, state, options, decision, tuple(rows), heartbeats, now, zone, executor)
     pending = (_pending_writes, _pending_services, _pending_cleans, _pending_rollbacks)
     checks = (
         *pending,
@@ -81,52 +81,52 @@ def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Execu
         _leftovers,
         _due,
     )
-    return tuple(finding for check in checks for finding in check(patient))
+    return tuple(finding for check in checks for finding in check(table))
 
 
-def _pending_writes(patient: _Patient) -> Iterator[Finding]:
+def _pending_writes(table: _Table) -> Iterator[Finding]:
     actions = ("commit", "deltacommit", "replacecommit")
-    for instant in patient.state.timeline.pending.of_actions(*actions):
-        if instant.requested in patient.state.clusterings:
+    for instant in table.state.timeline.pending.of_actions(*actions):
+        if instant.requested in table.state.clusterings:
             continue
-        written = _files_of(patient, instant.requested)
+        written = _files_of(table, instant.requested)
         size = sum(file.size for file in written)
         sentence = (
             f"{instant.action} {instant.requested} has been {instant.state.name.lower()} for "
-            f"{_age(patient, instant)}, {_heartbeat(patient, instant)}; it wrote {count_of(len(written), 'file')}"
+            f"{_age(table, instant)}, {_heartbeat(table, instant)}; it wrote {count_of(len(written), 'file')}"
         )
         yield Finding("pending_write", "blocks", sentence, size)
 
 
-def _heartbeat(patient: _Patient, instant: Instant) -> str:
-    beat = patient.heartbeats.get(instant.requested)
+def _heartbeat(table: _Table, instant: Instant) -> str:
+    beat = table.heartbeats.get(instant.requested)
     if beat is None:
         return "without a heartbeat: if no writer is at work, roll it back"
-    silent = timedelta(milliseconds=int(patient.now.timestamp() * 1000) - beat)
-    tolerated = patient.options.heartbeat_interval_ms * patient.options.heartbeat_misses
+    silent = timedelta(milliseconds=int(table.now.timestamp() * 1000) - beat)
+    tolerated = table.options.heartbeat_interval_ms * table.options.heartbeat_misses
     if silent > timedelta(milliseconds=tolerated):
         return f"and its heartbeat stopped {_words(silent)} ago: roll it back"
     return "and its heartbeat is fresh: a writer is at work, leave it alone"
 
 
-def _pending_services(patient: _Patient) -> Iterator[Finding]:
-    for instant in patient.state.timeline.pending:
+def _pending_services(table: _Table) -> Iterator[Finding]:
+    for instant in table.state.timeline.pending:
         name = _SERVICES.get(instant.action)
-        if name is None and instant.requested in patient.state.clusterings:
+        if name is None and instant.requested in table.state.clusterings:
             name = "clustering"
         if name is not None:
             sentence = (
-                f"{name} {instant.requested} has been pending for {_age(patient, instant)}, and no commit after it is "
+                f"{name} {instant.requested} has been pending for {_age(table, instant)}, and no commit after it is "
                 "cleaned; run it or unschedule it with Hudi"
             )
             yield Finding("pending_service", "blocks", sentence)
 
 
-def _pending_cleans(patient: _Patient) -> Iterator[Finding]:
-    for instant in patient.state.timeline.cleans.pending:
-        sentence = f"clean {instant.requested} has been pending for {_age(patient, instant)}; run lakemeta clean"
+def _pending_cleans(table: _Table) -> Iterator[Finding]:
+    for instant in table.state.timeline.cleans.pending:
+        sentence = f"clean {instant.requested} has been pending for {_age(table, instant)}; run lakemeta clean"
         yield Finding("pending_clean", "blocks", sentence)
-    for instant in patient.state.emptied_cleans:
+    for instant in table.state.emptied_cleans:
         sentence = (
             f"clean {instant.requested} completed with an empty file, as a crash leaves it; run lakemeta clean, which "
             "executes its plan again"
@@ -134,36 +134,36 @@ def _pending_cleans(patient: _Patient) -> Iterator[Finding]:
         yield Finding("emptied_clean", "wrong", sentence)
 
 
-def _pending_rollbacks(patient: _Patient) -> Iterator[Finding]:
-    for instant in patient.state.timeline.pending.of_actions("rollback"):
-        if is_alive(instant.requested, patient.heartbeats, patient.options, epoch_ms(patient.now)):
+def _pending_rollbacks(table: _Table) -> Iterator[Finding]:
+    for instant in table.state.timeline.pending.of_actions("rollback"):
+        if is_alive(instant.requested, table.heartbeats, table.options, epoch_ms(table.now)):
             then = "and its heartbeat is fresh: a writer is at work, leave it alone"
         else:
             then = "and what it undoes is half there; run lakemeta rollback"
-        what = f"rollback {instant.requested} of {_undone(patient, instant)}"
-        yield Finding("pending_rollback", "wrong", f"{what} has been pending for {_age(patient, instant)}, {then}")
-    for instant in patient.state.timeline.pending.of_actions("restore"):
+        what = f"rollback {instant.requested} of {_undone(table, instant)}"
+        yield Finding("pending_rollback", "wrong", f"{what} has been pending for {_age(table, instant)}, {then}")
+    for instant in table.state.timeline.pending.of_actions("restore"):
         sentence = (
-            f"restore {instant.requested} has been pending for {_age(patient, instant)}, and the table is half as it "
+            f"restore {instant.requested} has been pending for {_age(table, instant)}, and the table is half as it "
             "was before; finish it with Hudi before you do anything else"
         )
         yield Finding("pending_restore", "wrong", sentence)
 
 
-def _undone(patient: _Patient, rollback: Instant) -> str:
-    folder = f"{patient.place.root}/{patient.state.config.timeline_folder}"
+def _undone(table: _Table, rollback: Instant) -> str:
+    folder = f"{table.place.root}/{table.state.config.timeline_folder}"
     path = f"{folder}/{rollback.requested}.rollback.requested"
-    content = patient.place.storage.read(path)
+    content = table.place.storage.read(path)
     if not content:
         return "a write that it does not name"
     plan = decode_rollback_plan(content, path)
     return f"{plan.action} {plan.instant}"
 
 
-def _failed_deletions(patient: _Patient) -> Iterator[Finding]:
-    failures = read_failures(patient.place, patient.state, patient.executor)
-    context = failures_context(patient.state, patient.decision)
-    left = list(still_there(patient.place, context, failures, patient.executor))
+def _failed_deletions(table: _Table) -> Iterator[Finding]:
+    failures = read_failures(table.place, table.state, table.executor)
+    context = failures_context(table.state, table.decision)
+    left = list(still_there(table.place, context, failures, table.executor))
     if left:
         size = sum(failed.file.size for failed in left)
         then = (
@@ -176,26 +176,26 @@ def _failed_deletions(patient: _Patient) -> Iterator[Finding]:
         yield Finding("failed_deletions", "wrong", sentence, size)
 
 
-def _left_out(patient: _Patient) -> Iterator[Finding]:
-    for row in patient.rows:
+def _left_out(table: _Table) -> Iterator[Finding]:
+    for row in table.rows:
         if row.left_out:
             yield Finding("left_out", "wrong", f"{row.note}; put the directory itself there, or take it out")
 
 
-def _archived_ahead(patient: _Patient) -> Iterator[Finding]:
-    if patient.decision.scope.commits is None and "archived" in patient.decision.scope.reason:
-        sentence = f"{patient.decision.scope.reason}, so the next clean looks at the whole table; clean more often"
+def _archived_ahead(table: _Table) -> Iterator[Finding]:
+    if table.decision.scope.commits is None and "archived" in table.decision.scope.reason:
+        sentence = f"{table.decision.scope.reason}, so the next clean looks at the whole table; clean more often"
         yield Finding("archived_ahead", "note", sentence)
 
 
-def _savepoints(patient: _Patient) -> Iterator[Finding]:
+def _savepoints(table: _Table) -> Iterator[Finding]:
     pinned: Counter[str] = Counter()
     files: Counter[str] = Counter()
-    for file in _judged(patient):
+    for file in _judged(table):
         if file.reason == clean.SAVEPOINT and file.by is not None:
             pinned[file.by] += file.size
             files[file.by] += 1
-    for savepoint in patient.state.timeline.savepoints:
+    for savepoint in table.state.timeline.savepoints:
         at = savepoint.requested
         if files[at]:
             sentence = (
@@ -205,12 +205,12 @@ def _savepoints(patient: _Patient) -> Iterator[Finding]:
             yield Finding("savepoint", "note", sentence, pinned[at])
 
 
-def _savepoints_lost(patient: _Patient) -> Iterator[Finding]:
+def _savepoints_lost(table: _Table) -> Iterator[Finding]:
     """Files that savepoints name and that are not there, and partitions of which they name none, though they should."""
-    context = patient.decision.context
-    for row in patient.rows:
+    context = table.decision.context
+    for row in table.rows:
         there = {file.name: file.size for file in row.files}
-        lost = sorted(patient.state.pinned.get(row.partition, {}).keys() - there) if there else []
+        lost = sorted(table.state.pinned.get(row.partition, {}).keys() - there) if there else []
         if lost:
             sentence = (
                 f"{count_of(len(lost), 'file')} that savepoints name in {row.partition or 'the table'} is not there: "
@@ -223,11 +223,11 @@ def _savepoints_lost(patient: _Patient) -> Iterator[Finding]:
             yield Finding("savepoint_lost", "wrong", f"{unclear.clause}; {advice(unclear.savepoint)}")
 
 
-def _missing(patient: _Patient) -> Iterator[Finding]:
+def _missing(table: _Table) -> Iterator[Finding]:
     """Newest base files that completed commits wrote and that are not there."""
-    timeline = patient.state.timeline
-    folder = f"{patient.place.root}/{patient.state.config.timeline_folder}"
-    reader = InstantReader(patient.place.storage, folder, patient.executor)
+    timeline = table.state.timeline
+    folder = f"{table.place.root}/{table.state.config.timeline_folder}"
+    reader = InstantReader(table.place.storage, folder, table.executor)
     newest: dict[tuple[str, str], str] = {}
     for _, commit in reader.commits(timeline.completed.where(lambda i: i.action in WRITES)):
         for partition, stats in commit.write_stats.items():
@@ -236,13 +236,13 @@ def _missing(patient: _Patient) -> Iterator[Finding]:
                 base = parse_base_file(name, 0)
                 if base is not None:
                     newest[partition, base.file_id] = name
-    there = {file.name for file in _judged(patient)}
-    hidden = tuple(f"{row.partition}/" for row in patient.rows if row.left_out)
+    there = {file.name for file in _judged(table)}
+    hidden = tuple(f"{row.partition}/" for row in table.rows if row.left_out)
     missing = sorted(
         f"{partition}/{name}" if partition else name
         for (partition, file_id), name in newest.items()
         if name not in there
-        and (partition, file_id) not in patient.state.replaced
+        and (partition, file_id) not in table.state.replaced
         and not f"{partition}/".startswith(hidden)
     )
     if missing:
@@ -253,9 +253,9 @@ def _missing(patient: _Patient) -> Iterator[Finding]:
         yield Finding("missing_files", "wrong", sentence)
 
 
-def _orphans(patient: _Patient) -> Iterator[Finding]:
-    pending = {instant.requested for instant in patient.state.timeline.pending}
-    orphans = [f for f in _judged(patient) if f.reason == clean.UNCOMMITTED and f.by not in pending]
+def _orphans(table: _Table) -> Iterator[Finding]:
+    pending = {instant.requested for instant in table.state.timeline.pending}
+    orphans = [f for f in _judged(table) if f.reason == clean.UNCOMMITTED and f.by not in pending]
     if orphans:
         size = sum(file.size for file in orphans)
         sentence = (
@@ -265,18 +265,18 @@ def _orphans(patient: _Patient) -> Iterator[Finding]:
         yield Finding("orphans", "wrong", sentence, size)
 
 
-def _metadata_table(patient: _Patient) -> Iterator[Finding]:
-    failures = read_failures(patient.place, patient.state, patient.executor)
-    return check_metadata_table(patient.place, patient.state, patient.rows, patient.options.wants, failures)
+def _metadata_table(table: _Table) -> Iterator[Finding]:
+    failures = read_failures(table.place, table.state, table.executor)
+    return check_metadata_table(table.place, table.state, table.rows, table.options.wants, failures)
 
 
-def _metadata_leftovers(patient: _Patient) -> Iterator[Finding]:
-    dead, working = read_leftovers(patient.place, patient.state, patient.options, patient.now)
+def _metadata_leftovers(table: _Table) -> Iterator[Finding]:
+    dead, working = read_leftovers(table.place, table.state, table.options, table.now)
     for instant in dead:
         sentence = (
-            f"delta commit {instant.requested} of the metadata table has been pending for {_age(patient, instant)}: a "
+            f"delta commit {instant.requested} of the metadata table has been pending for {_age(table, instant)}: a "
             "compaction, clustering or rollback left it that failed, and nothing is cleaned; if no writer is at work, "
-            f"run lakemeta rollback {patient.place.url}"
+            f"run lakemeta rollback {table.place.url}"
         )
         yield Finding("metadata_table_pending", "blocks", sentence)
     for instant in working:
@@ -284,33 +284,33 @@ def _metadata_leftovers(patient: _Patient) -> Iterator[Finding]:
         yield Finding("metadata_table_written", "note", sentence)
 
 
-def _leftovers(patient: _Patient) -> Iterator[Finding]:
-    now_ms = epoch_ms(patient.now)
-    return find_leftovers(patient.place, patient.state.timeline, patient.options, patient.heartbeats, now_ms)
+def _leftovers(table: _Table) -> Iterator[Finding]:
+    now_ms = epoch_ms(table.now)
+    return find_leftovers(table.place, table.state.timeline, table.options, table.heartbeats, now_ms)
 
 
-def _due(patient: _Patient) -> Iterator[Finding]:
-    if patient.decision.nothing is not None:
-        yield Finding("nothing_due", "note", f"nothing would be cleaned now: {patient.decision.nothing}")
+def _due(table: _Table) -> Iterator[Finding]:
+    if table.decision.nothing is not None:
+        yield Finding("nothing_due", "note", f"nothing would be cleaned now: {table.decision.nothing}")
         return
-    going = [file for file in _judged(patient) if file.delete]
+    going = [file for file in _judged(table) if file.delete]
     if going:
         size = sum(file.size for file in going)
         sentence = f"a clean of the whole table would free {human_bytes(size)} in {count_of(len(going), 'file')}"
         yield Finding("clean_due", "note", sentence, size)
 
 
-def _judged(patient: _Patient) -> Iterator[FileRow]:
-    return (file for row in patient.rows for file in row.files)
+def _judged(table: _Table) -> Iterator[FileRow]:
+    return (file for row in table.rows for file in row.files)
 
 
-def _files_of(patient: _Patient, instant: str) -> list[FileRow]:
-    return [file for file in _judged(patient) if file.reason == clean.UNCOMMITTED and file.by == instant]
+def _files_of(table: _Table, instant: str) -> list[FileRow]:
+    return [file for file in _judged(table) if file.reason == clean.UNCOMMITTED and file.by == instant]
 
 
-def _age(patient: _Patient, instant: Instant) -> str:
-    begun = moment_of(instant.requested, patient.zone)
-    return "a time that its name does not tell" if begun is None else _words(patient.now - begun)
+def _age(table: _Table, instant: Instant) -> str:
+    begun = moment_of(instant.requested, table.zone)
+    return "a time that its name does not tell" if begun is None else _words(table.now - begun)
 
 
 def _words(age: timedelta) -> str:

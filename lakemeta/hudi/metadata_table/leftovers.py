@@ -107,7 +107,7 @@ def roll_back_leftovers(writer: InstantWriter, instants: Iterable[str]) -> dict[
 
 
 def refuse_pending(
-    place: Place, table: MetadataTable, state: TableState, options: CleanOptions, own: Iterable[str], now: datetime
+    place: Place, table: MetadataTable, state: TableState, options: CleanOptions, *, own: Iterable[str], now: datetime
 ) -> None:
     """Raise UnsupportedFeatureError, with the way out, for what is pending in the metadata table and is not ``own``."""
     table.check_indexed()
@@ -115,7 +115,7 @@ def refuse_pending(
     if blocking:
         raise UnsupportedFeatureError(
             f"the metadata table has the pending {blocking[0]} {_of(table, blocking[0].requested)}; "
-            f"{_way_out(place, table, state, options, blocking[0], now)}"
+            f"{_way_out(place, table, state, options, blocking=blocking[0], now=now)}"
         )
 
 
@@ -134,7 +134,7 @@ def _of(table: MetadataTable, instant: str) -> str:
 
 
 def _way_out(
-    place: Place, table: MetadataTable, state: TableState, options: CleanOptions, blocking: Instant, now: datetime
+    place: Place, table: MetadataTable, state: TableState, options: CleanOptions, *, blocking: Instant, now: datetime
 ) -> str:
     instant, beats = blocking.requested, heartbeats(place)
     mine = [i for i in table.data if i.requested == instant]

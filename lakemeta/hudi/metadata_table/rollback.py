@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 ROLLBACK_SUFFIX: Final = "006"  # HoodieTableMetadataUtil.OperationSuffix of a rollback
 
 
-def check_can_roll_back(table: MetadataTable, rollback: str, failed: str, dead: Collection[str] = ()) -> None:
+def check_can_roll_back(table: MetadataTable, *, rollback: str, failed: str, dead: Collection[str] = ()) -> None:
     """Raise UnsupportedFeatureError if the write at ``failed`` cannot be rolled back in the metadata table.
 
     ``rollback`` is the instant of the data table's rollback, ``dead`` are the instants of other failed writes and of
     rollbacks that were begun: they may be pending (rule 6). Nothing is written.
     """
     table.check_writable(rollback, failed, f"{rollback}{ROLLBACK_SUFFIX}", *dead)
-    told = any(i.requested == failed for i in table.timeline.completed.of_actions("deltacommit"))
-    if told and not any(i.requested == failed for i in table.data):
+    counted = any(i.requested == failed for i in table.timeline.completed.of_actions("deltacommit"))
+    if counted and not any(i.requested == failed for i in table.data):
         raise CorruptMetadataError(
             f"the write {failed} is to be rolled back, which the timeline does not have and the metadata table counts; "
             "delete that rollback from the timeline if the write had completed"
@@ -69,6 +69,7 @@ def check_can_roll_back(table: MetadataTable, rollback: str, failed: str, dead: 
 
 def roll_back(
     table: MetadataTable,
+    *,
     rollback: str,
     failed: str,
     appended: Mapping[str, Mapping[str, int]],
@@ -83,7 +84,7 @@ def roll_back(
     that of the data table's. ``now_ms`` is the time in ms since the epoch. ``dead`` and what is raised are as for
     :func:`check_can_roll_back`.
     """
-    check_can_roll_back(table, rollback, failed, dead)
+    check_can_roll_back(table, rollback=rollback, failed=failed, dead=dead)
     if table.config.version < 8:
         table.commit_appended(rollback, appended_update(appended, table.precedent(rollback).record_schema), now_ms)
     if any(i.requested == failed for i in table.timeline):

@@ -78,7 +78,7 @@ def sync_clean(
 
 
 def check_rollback(
-    writer: InstantWriter, timeline: Timeline, rollback: str, failed: str, dead: Collection[str]
+    writer: InstantWriter, timeline: Timeline, *, rollback: str, failed: str, dead: Collection[str]
 ) -> None:
     """Refuse now what rolling the write at ``failed`` back in the metadata table would refuse after the deletes.
 
@@ -87,12 +87,13 @@ def check_rollback(
     """
     table = open_metadata(writer, timeline)
     if table is not None:
-        check_can_roll_back(table, rollback, failed, dead)
+        check_can_roll_back(table, rollback=rollback, failed=failed, dead=dead)
 
 
 def sync_rollback(
     writer: InstantWriter,
     timeline: Timeline,
+    *,
     rollback: str,
     failed: str,
     appended: Mapping[str, Mapping[str, int]],
@@ -108,7 +109,15 @@ def sync_rollback(
         return timeline.newest_time
     newest = max(timeline.newest_time, table.newest_time)
     completion = _completion(writer, newest)
-    roll_back(table, rollback, failed, appended, completion, epoch_ms(writer.clock()), dead)
+    roll_back(
+        table,
+        rollback=rollback,
+        failed=failed,
+        appended=appended,
+        completion=completion,
+        now_ms=epoch_ms(writer.clock()),
+        dead=dead,
+    )
     return completion or newest
 
 

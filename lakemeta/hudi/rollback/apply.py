@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Failures:
-    """The failed writes of a table as it is now: those to undo, newest first."""
+    """The failed writes of a table as it is now: those to roll back, newest first."""
 
     writes: tuple[FailedWrite, ...]
 
@@ -56,10 +56,11 @@ class Failures:
 
 def find_failures(
     place: Place,
-    options: CleanOptions,
     state: TableState,
-    wanted: Iterable[str],
+    options: CleanOptions,
     executor: Executor,
+    *,
+    wanted: Iterable[str],
     now: datetime,
 ) -> Failures:
     """Look at the ``wanted`` writes again, and at every rollback that was begun.
@@ -76,7 +77,8 @@ def find_failures(
     if alive:
         raise StalePlanError(f"the writer of {alive[0]} is alive again; plan again")
     left = (asked & pending) | set(begun)
-    return Failures(tuple(failed_write(place, state, options, i, begun, executor) for i in sorted(left, reverse=True)))
+    found = (failed_write(place, state, options, i, begun=begun, executor=executor) for i in sorted(left, reverse=True))
+    return Failures(tuple(found))
 
 
 def rolled_back_writes(place: Place, state: TableState, executor: Executor) -> set[str]:
@@ -86,10 +88,11 @@ def rolled_back_writes(place: Place, state: TableState, executor: Executor) -> s
     return {instant for _, instants in rollbacks for instant in instants}
 
 
-def undo(
+def roll_back_all(
     place: Place,
     writer: InstantWriter,
     failures: Failures,
+    *,
     options: CleanOptions,
     lock: TableLock,
     executor: Executor,
@@ -98,7 +101,7 @@ def undo(
     done: list[RolledBack] = []
     dead = failures.instants()
     for write in failures.writes:
-        done.append(roll_back(place, writer, write, options, lock, executor, dead))
+        done.append(roll_back(place, writer, write, options=options, lock=lock, executor=executor, dead=dead))
         if not done[-1].complete:
             break
     return done
@@ -117,12 +120,14 @@ def apply_rollback(
     options = CleanOptions.parse(plan.header.options)
     lock = table_lock(place, options, assume_single_writer=assume_single_writer, clock=clock)
     state = load_state(place.storage, place.root, executor)
-    failures = find_failures(place, options, state, plan.header.facts["failed_writes"], executor, clock())
+    wanted = plan.header.facts["failed_writes"]
+    failures = find_failures(place, state, options, executor, wanted=wanted, now=clock())
     for write in failures.writes:
         _refuse_different(place, plan, write)
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
-    told = _roll_back_leftovers(place, plan, writer, lock, state, options)
-    return _report(plan, undo(place, writer, failures, options, lock, executor), told)
+    leftovers = _roll_back_leftovers(place, plan, writer, lock=lock, state=state, options=options)
+    done = roll_back_all(place, writer, failures, options=options, lock=lock, executor=executor)
+    return _report(plan, done, leftovers)
 
 
 def _refuse_unasked(plan: Plan) -> None:
@@ -135,7 +140,7 @@ def _refuse_unasked(plan: Plan) -> None:
 
 
 def _roll_back_leftovers(
-    place: Place, plan: Plan, writer: InstantWriter, lock: TableLock, state: TableState, options: CleanOptions
+    place: Place, plan: Plan, writer: InstantWriter, *, lock: TableLock, state: TableState, options: CleanOptions
 ) -> dict[str, str]:
     """Roll back in the metadata table what the plan says, as far as it is there still: instant -> its rollback."""
     planned = plan.header.facts.get("metadata_rollbacks", [])
@@ -169,14 +174,14 @@ def _refuse_different(place: Place, plan: Plan, write: FailedWrite) -> None:
         raise StalePlanError(f"the write at {write.instant} has other files than when the plan was made; plan again")
 
 
-def _report(plan: Plan, done: Sequence[RolledBack], told: Mapping[str, str]) -> Report:
+def _report(plan: Plan, done: Sequence[RolledBack], leftovers: Mapping[str, str]) -> Report:
     outcomes = [outcome for one in done for outcome in one.outcomes]
     complete = [one for one in done if one.complete]
     deleted, absent, failed = count(outcomes)
     return Report(
         plan=plan.header.plan,
         table=plan.header.table,
-        committed=complete[-1].rollback if complete else max(told.values(), default=None),
+        committed=complete[-1].rollback if complete else max(leftovers.values(), default=None),
         deleted_files=deleted,
         absent_files=absent,
         freed_bytes=sum(one.freed for one in done),
@@ -186,7 +191,7 @@ def _report(plan: Plan, done: Sequence[RolledBack], told: Mapping[str, str]) -> 
             "rollbacks": [one.rollback for one in complete],
             "total_files_deleted": sum(outcome.done for outcome in outcomes),
             "time_taken_in_millis": sum(one.millis for one in done),
-            "metadata_rollbacks": list(told),
+            "metadata_rollbacks": list(leftovers),
             "rollback_log_files": sum(len(files) for one in done for files in one.blocks.values()),
         },
         notes=tuple(note for one in done for note in notes(one)),

@@ -82,6 +82,7 @@ def roll_back(
     place: Place,
     writer: InstantWriter,
     write: FailedWrite,
+    *,
     options: CleanOptions,
     lock: TableLock,
     executor: Executor,
@@ -98,7 +99,7 @@ def roll_back(
         alone = lock.provider is None
         beating = nullcontext() if alone else _heartbeat(writer, rollback, options)
     with beating:
-        return _execute(place, writer, write, rollback, lock, executor, dead)
+        return _execute(place, writer, write, rollback, lock=lock, executor=executor, dead=dead)
 
 
 def _execute(
@@ -106,6 +107,7 @@ def _execute(
     writer: InstantWriter,
     write: FailedWrite,
     rollback: Instant,
+    *,
     lock: TableLock,
     executor: Executor,
     dead: Collection[str],
@@ -121,7 +123,7 @@ def _execute(
     done = RolledBack(write.instant, rollback.requested, outcomes, blocks, freed, millis)
     if done.complete:
         with lock.held():
-            _finish(place, writer, write, rollback, done, dead)
+            _finish(place, writer, write, rollback, done=done, dead=dead)
     return done
 
 
@@ -170,7 +172,7 @@ def _request(writer: InstantWriter, write: FailedWrite, options: CleanOptions, d
         beats = read_heartbeats(writer.storage, writer.root)
         check_not_executing(write.rollback, beats, options, epoch_ms(writer.clock()))
         return write.rollback
-    check_rollback(writer, timeline, "", write.instant, dead)
+    check_rollback(writer, timeline, rollback="", failed=write.instant, dead=dead)
     return writer.requested("rollback", newest_time(writer, timeline), encode_rollback_plan(write.plan))
 
 
@@ -191,6 +193,7 @@ def _finish(
     writer: InstantWriter,
     write: FailedWrite,
     rollback: Instant,
+    *,
     done: RolledBack,
     dead: Collection[str],
 ) -> None:
@@ -198,7 +201,14 @@ def _finish(
     storage, root = writer.storage, writer.root
     timeline = load_timeline(storage, root, writer.config)
     _check_pending(timeline, write)
-    newest = sync_rollback(writer, timeline, done.rollback, write.instant, _kept_logs(writer, write), dead)
+    newest = sync_rollback(
+        writer,
+        timeline,
+        rollback=done.rollback,
+        failed=write.instant,
+        appended=_kept_logs(writer, write),
+        dead=dead,
+    )
     for path in _instant_files(writer, write):
         _delete(writer, path)
     metadata_door(storage, root).delete_directory(f"{root}/{MARKER_FOLDER}/{write.instant}")

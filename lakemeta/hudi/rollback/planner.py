@@ -23,7 +23,7 @@ from lakemeta.hudi.files.layout import MARKER_FOLDER
 from lakemeta.hudi.metadata_table.leftovers import read_leftovers
 from lakemeta.hudi.options import FailedWrites
 from lakemeta.hudi.rollback.plan_check import check_marker_folder, check_write
-from lakemeta.hudi.rollback.rules import Marker, listing_requests, marker_requests, parse_marker
+from lakemeta.hudi.rollback.requests import Marker, listing_requests, marker_requests, parse_marker
 from lakemeta.hudi.timeline.action_metadata import decode_commit
 from lakemeta.hudi.timeline.failed_writes import WRITE_ACTIONS, is_alive, pending_writes, writes_to_roll_back
 from lakemeta.hudi.timeline.heartbeats import read_heartbeats
@@ -104,9 +104,9 @@ def plan_rollback(
 
     state, (chosen, beats) = settled(look, lambda found: found.writes)
     begun = pending_rollbacks(place, state, beats, options, now_ms)
-    writes = [failed_write(place, state, options, i.requested, begun, executor) for i in chosen]
-    chosen_times = {i.requested for i in chosen}
-    writes += [failed_write(place, state, options, t, begun, executor) for t in sorted(begun) if t not in chosen_times]
+    times = [i.requested for i in chosen]
+    times += [t for t in sorted(begun) if t not in times]
+    writes = [failed_write(place, state, options, t, begun=begun, executor=executor) for t in times]
     operations = [op for write in writes for op in _operations(place, write, explain=explain)]
     alive = [
         i.requested
@@ -117,7 +117,8 @@ def plan_rollback(
     alive += [i.requested for i in working if i.requested not in alive]
     if options.failed_writes is FailedWrites.NEVER:
         leftovers = ()
-    return Plan(_header(place, state, options, writes, alive, [i.requested for i in leftovers]), operations)
+    left = [i.requested for i in leftovers]
+    return Plan(_header(place, state, options, writes=writes, alive=alive, leftovers=left), operations)
 
 
 def pending_rollbacks(
@@ -175,6 +176,7 @@ def failed_write(
     state: TableState,
     options: CleanOptions,
     instant: str,
+    *,
     begun: Mapping[str, tuple[Instant, RollbackPlan]],
     executor: Executor,
 ) -> FailedWrite:
@@ -303,6 +305,7 @@ def _header(
     place: Place,
     state: TableState,
     options: CleanOptions,
+    *,
     writes: Sequence[FailedWrite],
     alive: Sequence[str],
     leftovers: Sequence[str],

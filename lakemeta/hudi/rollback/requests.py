@@ -1,4 +1,4 @@
-"""Rollbacks as values: what undoes one failed write, and the engine's records of it.
+"""What undoes one failed write: the rollback requests that its markers, or the files of all partitions, call for.
 
 Rules of this module (``MarkerBasedRollbackStrategy``, ``ListingBasedRollbackStrategy``, ``RollbackUtils``):
 
@@ -110,7 +110,7 @@ def listing_requests(
             if file is not None and file.instant == instant:
                 requests.append(RollbackRequest(partition, "", "", (prefix + name,)))
         if updates is not None:
-            requests.extend(_update_requests(partition, files, instant, base, updates, view))
+            requests.extend(_update_requests(partition, files, instant, base=base, updates=updates, view=view))
     return _merged(requests)
 
 
@@ -130,6 +130,7 @@ def _update_requests(
     partition: str,
     files: Mapping[str, int],
     instant: str,
+    *,
     base: str,
     updates: CommitMetadata,
     view: View,
