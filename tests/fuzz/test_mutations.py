@@ -18,6 +18,7 @@ COUNT = int(os.environ.get("LAKEMETA_FUZZ_COUNT", "1000"))
 SEED = int(os.environ.get("LAKEMETA_FUZZ_SEED", "1"))
 
 
+@pytest.mark.slow
 def test_every_table_passes_as_it_is() -> None:
     """What the mutations start from is in order: no operation goes wrong on it."""
     for table in tables.tables().values():
