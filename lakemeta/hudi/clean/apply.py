@@ -25,10 +25,10 @@ from lakemeta.hudi.clean.execution import Executed, execute_clean, read_requeste
 from lakemeta.hudi.clean.plan_check import check_plan
 from lakemeta.hudi.clean.staleness import planned_failures, refuse_foreign_clean, refuse_stale
 from lakemeta.hudi.files.doors import data_door
+from lakemeta.hudi.metadata_table.advice import drop_advice
 from lakemeta.hudi.metadata_table.drop import drop_metadata_table
 from lakemeta.hudi.metadata_table.leftovers import open_latest, read_leftovers, refuse_pending, roll_back_leftovers
 from lakemeta.hudi.metadata_table.sync import newest_time
-from lakemeta.hudi.metadata_table.table import DROP_ADVICE
 from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.hudi.rollback.apply import Failures, find_failures, notes, roll_back_all
 from lakemeta.hudi.timeline.action_metadata import (
@@ -214,7 +214,7 @@ def _refuse_unreadable(place: Place, metadata: MetadataTable) -> None:
         metadata.check_readable()
     except CorruptMetadataError as error:
         raise CorruptMetadataError(
-            f"the metadata table cannot be told of a clean: {error}; {DROP_ADVICE.format(place.url)}"
+            f"the metadata table cannot be updated with a clean: {error}; {drop_advice(place.url)}"
         ) from error
 
 

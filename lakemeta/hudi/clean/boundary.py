@@ -9,6 +9,7 @@ Rules of this module (``CleanPlanActionExecutor``, ``CleanPlanner``, ``CleanerUt
 4. KEEP_LATEST_FILE_VERSIONS has no earliest commit to retain.
 5. Incremental cleaning visits only what the commits from the last clean's earliest commit (included) up to the
    new one (excluded) touched. Whenever that cannot be known, all partitions are visited, and the plan says why.
+6. A clean without files, which is written to move the boundary on, never moves it back.
 """
 
 from __future__ import annotations
@@ -79,6 +80,12 @@ def _bounded(
         lambda i: since <= i.requested < earliest.requested
     ).instants
     return covered[most] if len(covered) > most else earliest
+
+
+def empty_clean_boundary(earliest: Instant | None, last_clean: CleanMetadata | None) -> str:
+    """The earliest commit to retain of a clean without files (rule 6), or the empty string if there is none."""
+    last = last_clean.earliest_to_retain if last_clean else ""
+    return max(last, earliest.requested if earliest else "")
 
 
 @attrs.frozen

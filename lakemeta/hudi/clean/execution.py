@@ -23,10 +23,10 @@ import attrs
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.clean.decision import clean_context
-from lakemeta.hudi.clean.plan_check import check_names, check_plan, data_file
+from lakemeta.hudi.clean.plan_check import check_names, check_plan
 from lakemeta.hudi.clean.savepoints import advice, doubt
 from lakemeta.hudi.files.doors import data_door
-from lakemeta.hudi.files.names import is_partition_metadata
+from lakemeta.hudi.files.names import is_partition_metadata, parse_data_file
 from lakemeta.hudi.metadata_table.sync import prepare_clean, sync_clean
 from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline.action_metadata import (
@@ -197,7 +197,7 @@ def _in_the_way(
     for entry in storage.walk(folder) if storage.exists(folder) else ():
         if entry.path != f"{folder}/{entry.name}":
             yield f"{entry.path} lies deeper in it"
-        file = data_file(entry.name)
+        file = parse_data_file(entry.name)
         if file is not None and entry.name not in planned:
             yield from _needed_file(partition, entry.name, file, plan=plan, state=state, context=context)
         elif file is None and not is_partition and not entry.name.startswith("."):

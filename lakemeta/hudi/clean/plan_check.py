@@ -24,10 +24,10 @@ from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.executor import nearby
 from lakemeta.hudi.clean.decision import clean_context
 from lakemeta.hudi.clean.live import still_needed
-from lakemeta.hudi.files.names import parse_base_file, parse_log_file
 from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline.instants import is_instant
-from lakemeta.hudi.view.listing import is_metadata, list_partition, other_table
+from lakemeta.hudi.view.listing import list_partition, other_table
+from lakemeta.hudi.view.named_files import NamedFiles
 from lakemeta.paths import inside
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from lakemeta.deletion import Door
     from lakemeta.executor import Executor
     from lakemeta.hudi.clean.rules import CleanContext
-    from lakemeta.hudi.files.names import BaseFile, LogFile
     from lakemeta.hudi.timeline.action_metadata import CleanerPlan
     from lakemeta.hudi.timeline.state import TableState
 
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
 _BATCH = 8
 _ADVICE = "if another writer left this plan, delete its .clean.requested and .clean.inflight files; then clean again"
+_SAVEPOINT_ADVICE = "delete the savepoint with Hudi, or the plan's .clean.requested file, and clean again"
 
 
 def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, executor: Executor) -> dict[str, list[str]]:
@@ -65,11 +65,6 @@ def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, exec
             f"the clean plan deletes {f'{partition}/{name}' if partition else name}, which {why}; {_ADVICE}"
         )
     return checked
-
-
-def data_file(name: str) -> BaseFile | LogFile | None:
-    """The base or log file of this name, of unknown size; None if it is neither."""
-    return parse_base_file(name, 0) or parse_log_file(name, 0)
 
 
 def _context(plan: CleanerPlan, state: TableState) -> CleanContext:
@@ -108,38 +103,18 @@ def _needed(plan: CleanerPlan, state: TableState) -> dict[str, str]:
 
 def check_names(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
     """As :func:`check_plan`, by names and savepoints alone: of a plan that was judged a moment ago."""
-    pinned = {name: savepoint for savepoint, names in state.savepoints.items() for name in names}
+    named = NamedFiles.of("the clean plan", root, state.savepoints, _SAVEPOINT_ADVICE)
     checked: dict[str, list[str]] = {}
     for partition, files in plan.files.items():
-        folder = _data_folder(root, partition)
+        folder = named.folder(partition)
         for file in files:
             path = inside(root, file.path)
-            parent, _, name = path.rpartition("/")
             if file.is_bootstrap_base:
                 raise UnsupportedFeatureError(
                     f"the clean plan deletes the bootstrap base file {path}; run it with Hudi"
                 )
-            if parent != folder:
-                raise CorruptMetadataError(
-                    f"the clean plan lists {path} under partition {partition!r}; nothing was done"
-                )
-            if data_file(name) is None:
-                raise CorruptMetadataError(f"the clean plan deletes {path}, which is no data file; nothing was done")
-            if name in pinned:
-                raise CorruptMetadataError(
-                    f"the clean plan deletes {path}, which savepoint {pinned[name]} needs; delete the savepoint with "
-                    "Hudi, or the plan's .clean.requested file, and clean again"
-                )
+            named.file(partition, folder, path)
             checked.setdefault(partition, []).append(path)
     for partition in plan.partitions_to_delete or ():
-        _data_folder(root, partition)
+        named.folder(partition)
     return checked
-
-
-def _data_folder(root: str, partition: str) -> str:
-    """The store path of a partition, which must lie in the table and not in the table's metadata."""
-    if not partition:
-        return root
-    if is_metadata(partition):
-        raise CorruptMetadataError(f"the clean plan deletes in {partition}, the table's own metadata; nothing was done")
-    return inside(root, f"{root}/{partition}")

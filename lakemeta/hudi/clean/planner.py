@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from lakemeta.errors import LakemetaError, OptionError, StorageError
-from lakemeta.hudi.clean.boundary import partitions_touched
+from lakemeta.hudi.clean.boundary import empty_clean_boundary, partitions_touched
 from lakemeta.hudi.clean.decision import Decision, decide
 from lakemeta.hudi.clean.failed_deletions import FAILED_BEFORE, read_failures, still_there
 from lakemeta.hudi.clean.metadata_listing import Unreadable, plan_listed
@@ -233,7 +233,10 @@ def _facts(state: TableState, options: CleanOptions, decision: Decision, collect
             facts["earliest_to_retain"] = decision.earliest.requested
             facts["earliest_action"] = decision.earliest.action
         if decision.empty_clean_due and all(isinstance(op, Keep) for op in collected.operations):
-            facts |= {"empty_clean": True, "earliest_to_retain": _newest_earliest(state, decision)}
+            facts |= {
+                "empty_clean": True,
+                "earliest_to_retain": empty_clean_boundary(decision.earliest, state.last_clean),
+            }
     elif collected.operations and state.last_clean is not None:
         facts |= _as_last_clean(state, state.last_clean)
     if collected.notes:
@@ -253,9 +256,3 @@ def _as_last_clean(state: TableState, last: CleanMetadata) -> dict[str, Any]:
         "last_completed_commit": last.last_completed_commit,
         "savepoints": sorted(last.savepoints),
     }
-
-
-def _newest_earliest(state: TableState, decision: Decision) -> str:
-    """An empty clean never moves the earliest commit back."""
-    last = state.last_clean.earliest_to_retain if state.last_clean else ""
-    return max(last, decision.earliest.requested if decision.earliest else "")

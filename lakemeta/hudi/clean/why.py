@@ -12,7 +12,7 @@ from lakemeta.hudi.clean.failed_deletions import read_failures, still_there
 from lakemeta.hudi.clean.partitions import plan_partitions
 from lakemeta.hudi.clean.planner import failures_context, heartbeats
 from lakemeta.hudi.files.layout import METADATA_FOLDER
-from lakemeta.hudi.files.names import is_partition_metadata, parse_base_file, parse_log_file
+from lakemeta.hudi.files.names import is_partition_metadata, parse_data_file
 from lakemeta.hudi.timeline.action_metadata import decode_cleaner_plan
 from lakemeta.hudi.timeline.loading import InstantReader, load_state, requested_files
 from lakemeta.hudi.timeline.times import timezone
@@ -57,7 +57,7 @@ def why(place: Place, file: str, options: CleanOptions, now: datetime, executor:
         raise OptionError(f"{path} is not a file of {place.url}; give a path relative to the table root")
     if is_partition_metadata(name):
         return f"{path} stays: it marks its directory as a partition"
-    if path.startswith(f"{METADATA_FOLDER}/") or (parse_base_file(name, 0) or parse_log_file(name, 0)) is None:
+    if path.startswith(f"{METADATA_FOLDER}/") or parse_data_file(name) is None:
         return f"{path} stays: it is no data file of the table, so a clean leaves it alone"
     state = load_state(place.storage, place.root, executor)
     pending = _pending_clean(place, state, executor, partition, path)
@@ -127,7 +127,7 @@ def _verdict(place: Place, decision: Decision, executor: Executor, partition: st
 
 
 def _unjudged(decision: Decision, name: str) -> str:
-    file = parse_base_file(name, 0) or parse_log_file(name, 0)
+    file = parse_data_file(name)
     if file is not None and file.instant in decision.rolled_back:
         return f"would be deleted: its write {file.instant} failed and is rolled back"
     return "stays: another base file of its slice has the same instant, and only that one is looked at"

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.finding import Finding, examples
 from lakemeta.hudi.clean.rules import UNCOMMITTED
-from lakemeta.hudi.files.names import parse_base_file, parse_log_file
+from lakemeta.hudi.files.names import parse_base_file, parse_data_file, parse_log_file
+from lakemeta.hudi.metadata_table.advice import drop_advice
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.timeline.action_metadata import decode_cleaner_plan
 from lakemeta.hudi.timeline.loading import load_timeline
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline.state import TableState
 
     _Files = Mapping[tuple[str, str], int]  # (partition, file name) -> bytes
-
-_REBUILD = (
-    "take the table off its metadata table (lakemeta clean --drop-metadata-table) and let the next Hudi writer build it"
-)
 
 
 def check_metadata_table(
@@ -61,7 +58,7 @@ def check_metadata_table(
         yield Finding("metadata_table_unusable", "wrong" if damaged else "note", sentence)
         return
     unlisted = {key: size for key, size in unlisted.items() if key[1] not in failures.get(key[0], ())}
-    found = [*_missing(place, state, gone), *_unlisted(unlisted)]
+    found = [*_missing(place, state, gone), *_unlisted(place, unlisted)]
     if found and load_timeline(place.storage, place.root, state.config) != state.timeline:
         sentence = "the table is being written, so its metadata table was not compared with storage; look again later"
         found = [Finding("metadata_table_not_compared", "note", sentence)]
@@ -82,7 +79,9 @@ def _compared(
             continue
         found = stored.get(partition, ())
         there = {file.name for file in found}
-        gone |= {(partition, name): size for name, size in listed.items() if name not in there and _is_data_file(name)}
+        gone |= {
+            (partition, name): size for name, size in listed.items() if name not in there and parse_data_file(name)
+        }
         of_writes = (file for file in found if file.reason != UNCOMMITTED and file.name not in listed)
         unlisted |= {(partition, file.name): file.size for file in of_writes if _committed(state, file.name)}
     return gone, unlisted
@@ -95,16 +94,16 @@ def _missing(place: Place, state: TableState, listed: _Files) -> Iterator[Findin
     if gone:
         sentence = (
             f"the metadata table lists {_described(gone)} not on storage, and readers that go by it fail: "
-            f"{_named(gone)}; {_REBUILD}"
+            f"{_named(gone)}; {drop_advice(place.url)}"
         )
         yield Finding("metadata_table_lists_missing", "wrong", sentence, sum(gone.values()))
 
 
-def _unlisted(unlisted: _Files) -> Iterator[Finding]:
+def _unlisted(place: Place, unlisted: _Files) -> Iterator[Finding]:
     if unlisted:
         sentence = (
             f"the metadata table does not list {_described(unlisted)} of completed commits, and readers that go by it "
-            f"miss rows: {_named(unlisted)}; {_REBUILD}"
+            f"miss rows: {_named(unlisted)}; {drop_advice(place.url)}"
         )
         yield Finding("metadata_table_lacks", "wrong", sentence, sum(unlisted.values()))
 
@@ -126,10 +125,6 @@ def _being_cleaned(place: Place, state: TableState) -> Iterator[tuple[str, str]]
         content = place.storage.read(path)
         for partition, files in decode_cleaner_plan(content, path).files.items() if content else ():
             yield from ((partition, file.path.rpartition("/")[2]) for file in files)
-
-
-def _is_data_file(name: str) -> bool:
-    return parse_base_file(name, 0) is not None or parse_log_file(name, 0) is not None
 
 
 def _described(files: _Files) -> str:

@@ -79,6 +79,11 @@ def parse_log_file(name: str, size: int) -> LogFile | None:
     )
 
 
+def parse_data_file(name: str) -> BaseFile | LogFile | None:
+    """The base or log file of this name, of unknown size (0 here), or None if the name is neither's."""
+    return parse_base_file(name, 0) or parse_log_file(name, 0)
+
+
 def is_partition_metadata(name: str) -> bool:
     """True for the file that marks a directory as a partition, in any of its formats."""
     return name.startswith(PARTITION_METADATA)

@@ -22,10 +22,11 @@ import attrs
 
 from lakemeta.errors import LakemetaError, UnsupportedFeatureError
 from lakemeta.hudi.files.layout import METADATA_TABLE
+from lakemeta.hudi.metadata_table.advice import drop_advice
 from lakemeta.hudi.metadata_table.rollback import roll_back_pending
 from lakemeta.hudi.metadata_table.slices import INIT_PREFIX
 from lakemeta.hudi.metadata_table.sync import open_metadata
-from lakemeta.hudi.metadata_table.table import DROP_ADVICE, MetadataTable
+from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.timeline.failed_writes import is_alive
 from lakemeta.hudi.timeline.heartbeats import read_heartbeats
 from lakemeta.hudi.timeline.instant_writer import next_instant
@@ -148,4 +149,4 @@ def _way_out(
         later = any(i.requested > instant for i in table.data.commits.completed) and instant not in beats
         lazy = " --set hoodie.clean.failed.writes.policy=LAZY" if later or options.failed_writes != "EAGER" else ""
         return f"if its writer is not at work, run: lakemeta rollback {place.url}{lazy}"
-    return f"if no writer is at work, {DROP_ADVICE.format(place.url)}"
+    return f"if no writer is at work, {drop_advice(place.url)}"

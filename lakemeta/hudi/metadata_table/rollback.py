@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import CorruptMetadataError, PathExistsError, UnsupportedFeatureError
 from lakemeta.hudi.files.logs import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
+from lakemeta.hudi.metadata_table.advice import drop_advice
 from lakemeta.hudi.metadata_table.deltacommit import new_log_file
 from lakemeta.hudi.metadata_table.update import GroupUpdate, appended_update
 from lakemeta.hudi.timeline.instants import State, instant_file_name
@@ -63,7 +64,7 @@ def check_can_roll_back(table: MetadataTable, *, rollback: str, failed: str, dea
     if any(i.requested == failed for i in table.timeline) and failed <= max(compactions, default=""):
         raise UnsupportedFeatureError(
             f"the metadata table was compacted after the failed write {failed}, so it cannot be rolled back there; "
-            "turn the metadata table off and on again"
+            + drop_advice(table.root)
         )
 
 

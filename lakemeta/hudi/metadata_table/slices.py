@@ -29,6 +29,7 @@ import attrs
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi.files.logs import CorruptBlock, HeaderKey, LogBlock, read_blocks
 from lakemeta.hudi.files.names import LogFile, parse_log_file
+from lakemeta.hudi.metadata_table.advice import drop_advice
 from lakemeta.hudi.metadata_table.partitions import file_id_prefix
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def newest_slices(partition: str, names: Iterable[str], validity: Validity) -> t
     if foreign := [file_id for file_id in groups if not file_id.startswith(prefix)]:
         raise UnsupportedFeatureError(
             f"the metadata table has file group {min(foreign)} in partition {partition}, where it does not belong; "
-            f"drop that index with Hudi, or turn the metadata table off and on again"
+            f"drop that index with Hudi, or {drop_advice()}"
         )
     newest = _newest_v6 if validity.table_version < 8 else _newest_v8
     return tuple(newest(i, bases[i], logs[i], validity) for i in sorted(groups))
@@ -141,8 +142,7 @@ def misplaced(what: str) -> UnsupportedFeatureError:
     """The error for log files that lie in another slice by their names than they count into (rule 6)."""
     return UnsupportedFeatureError(
         f"the metadata table {what}, as a downgrade from table version 8 or 9 may leave it, so what of it counts is "
-        "not certain; take the table off it with: lakemeta clean TABLE --drop-metadata-table; the next Hudi writer "
-        "builds it anew"
+        f"not certain; {drop_advice()}"
     )
 
 

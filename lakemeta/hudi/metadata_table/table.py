@@ -29,10 +29,10 @@ from lakemeta.errors import (
     UnsupportedFeatureError,
 )
 from lakemeta.hudi.files.doors import metadata_door
-from lakemeta.hudi.files.layout import METADATA_TABLE, PROPERTIES, TIMELINE_FOLDER
-from lakemeta.hudi.files.logs import LogBlock, read_blocks
+from lakemeta.hudi.files.layout import METADATA_TABLE, TIMELINE_FOLDER
+from lakemeta.hudi.files.logs import read_blocks
 from lakemeta.hudi.files.names import parse_log_file
-from lakemeta.hudi.files.properties import parse_properties
+from lakemeta.hudi.metadata_table.advice import drop_advice
 from lakemeta.hudi.metadata_table.deltacommit import (
     NewLogFile,
     Precedent,
@@ -42,16 +42,20 @@ from lakemeta.hudi.metadata_table.deltacommit import (
 )
 from lakemeta.hudi.metadata_table.files import FilesPartition
 from lakemeta.hudi.metadata_table.hfile import open_hfile
+from lakemeta.hudi.metadata_table.loading import (
+    check_older_slices,
+    check_version,
+    list_instants,
+    load_metadata_timeline,
+    rolled_back_since_compaction,
+)
 from lakemeta.hudi.metadata_table.merge import Layer, log_layers, records_about_files
 from lakemeta.hudi.metadata_table.partitions import FILES, file_id_prefix, has_records_of_files
 from lakemeta.hudi.metadata_table.slices import (
-    INIT_PREFIX,
     Slice,
     Validity,
     counted_blocks,
-    misplaced,
     newest_slices,
-    older_log_files,
 )
 from lakemeta.hudi.metadata_table.update import (
     CleanedPartition,
@@ -63,8 +67,8 @@ from lakemeta.hudi.metadata_table.update import (
     left_now,
     with_dropped_files,
 )
-from lakemeta.hudi.timeline.instants import State, Timeline, instant_file_name, parse_instant
-from lakemeta.hudi.timeline.rollback_metadata import decode_restored, decode_rollback_plan, decode_rolled_back
+from lakemeta.hudi.timeline.instants import State, Timeline, instant_file_name
+from lakemeta.hudi.timeline.rollback_metadata import decode_rollback_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -74,10 +78,6 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline.instants import Instant
     from lakemeta.storage import Storage
 
-DROP_ADVICE: Final = (
-    "take the table off its metadata table with: lakemeta clean {} --drop-metadata-table; "
-    "the next Hudi writer builds it anew"
-)
 _READABLE_WHEN_PENDING: Final = ("deltacommit", "clean", "rollback")
 
 
@@ -123,15 +123,17 @@ class MetadataTable:
         if FILES not in config.metadata_partitions:
             raise CorruptMetadataError(f"{root} has no metadata table: its properties name no partition {FILES}")
         path = f"{root}/{METADATA_TABLE}"
-        _check_version(storage, path, config)
-        timeline = _load_timeline(storage, f"{path}/{config.timeline_folder}")
+        check_version(storage, root, config)
+        timeline = load_metadata_timeline(storage, f"{path}/{config.timeline_folder}")
         unfinished = [i for i in timeline.pending if i.action not in _READABLE_WHEN_PENDING]
         if unfinished:
             raise UnsupportedFeatureError(
                 f"the metadata table has the pending action {unfinished[0]}; let a Hudi writer finish it first, or "
-                + DROP_ADVICE.format(root)
+                + drop_advice(root)
             )
-        rolled_back = frozenset(_rolled_back(storage, f"{root}/{config.timeline_folder}", data, timeline))
+        rolled_back = frozenset(
+            rolled_back_since_compaction(storage, f"{root}/{config.timeline_folder}", data, timeline)
+        )
         return cls(storage, root, config, data, timeline, rolled_back)
 
     @property
@@ -158,7 +160,7 @@ class MetadataTable:
         if others:
             raise UnsupportedFeatureError(
                 f"the metadata table has {len(others) + 1} file groups in partition {FILES}, where Hudi makes one; "
-                "turn the metadata table off and on again"
+                + drop_advice(self.root)
             )
         logs = self._log_layers(FILES, group, self._validity(assume_completed))
         base_path = None if group.base_file is None else f"{self.path}/{FILES}/{group.base_file}"
@@ -169,7 +171,7 @@ class MetadataTable:
         if self.config.metadata_partitions_inflight:
             raise UnsupportedFeatureError(
                 f"{self.root} is building the index {self.config.metadata_partitions_inflight[0]} in its metadata "
-                f"table; let the indexer finish, then try again, or {DROP_ADVICE.format(self.root)}"
+                f"table; let the indexer finish, then try again, or {drop_advice(self.root)}"
             )
 
     def blocking(self, *own: str) -> tuple[Instant, ...]:
@@ -247,11 +249,11 @@ class MetadataTable:
         if not self._says(prepared):
             raise CorruptMetadataError(
                 f"the metadata table {self.path} does not list what clean {prepared.instant} left, so that stays "
-                f"pending; {DROP_ADVICE.format(self.root)}"
+                f"pending; {drop_advice(self.root)}"
             )
 
     def _says(self, prepared: PreparedClean) -> bool:
-        after = attrs.evolve(self, timeline=_load_timeline(self.storage, self.timeline_path))
+        after = attrs.evolve(self, timeline=load_metadata_timeline(self.storage, self.timeline_path))
         return left_now(after.files(assume_completed=prepared.instant), prepared.cleaned) == prepared.left
 
     def _at(self, instant: str) -> list[Instant]:
@@ -299,20 +301,11 @@ class MetadataTable:
         if not slices:
             raise CorruptMetadataError(
                 f"the metadata table has no file group in {directory}, though the table's properties name it; "
-                "turn the metadata table off and on again"
+                + drop_advice(self.root)
             )
         if self.config.version < 8 and self.storage.exists(f"{self.path}/{TIMELINE_FOLDER}"):
-            self._check_older(directory, names, slices)
+            check_older_slices(self.storage, directory, names, slices, self._validity())
         return slices
-
-    def _check_older(self, directory: str, names: list[str], slices: tuple[Slice, ...]) -> None:
-        """Refuse blocks of older slices that are later than the newest base file (slices, rule 6)."""
-        valid = self._validity().valid
-        for newest, log in older_log_files(names, slices):
-            path = f"{directory}/{log.name}"
-            blocks = (b.instant_time for b in read_blocks(self.storage.read(path), path) if isinstance(b, LogBlock))
-            if late := [at for at in blocks if at is not None and at in valid and at > newest.base_instant]:
-                raise misplaced(f"has {late[0]} in the log file {path} of an older slice")
 
     def _layers(self, partition: str, group: Slice, validity: Validity) -> Iterator[Layer]:
         if group.base_file is not None:
@@ -363,7 +356,7 @@ class MetadataTable:
 
         A completed one goes first of all, for then nobody counts its log files.
         """
-        mine = [i for i in _list_instants(self.storage, self.timeline_path) if i.requested == instant]
+        mine = [i for i in list_instants(self.storage, self.timeline_path) if i.requested == instant]
         deltas = sorted((i for i in mine if i.action == "deltacommit"), key=lambda i: i.state, reverse=True)
         if any(i.completed for i in deltas) and not any(i.completed for i in self._at(instant)):
             raise StalePlanError(f"{deltas[0]} was written to the metadata table by somebody else; look at it again")
@@ -397,37 +390,3 @@ class MetadataTable:
         failed = [outcome for outcome in metadata_door(self.storage, self.root).delete_files(paths) if not outcome.done]
         if failed:
             raise StorageError(f"{failed[0].path} could not be deleted: {failed[0].error}")
-
-
-def _check_version(storage: Storage, path: str, config: TableConfig) -> None:
-    where = f"{path}/{PROPERTIES}"
-    try:
-        version = parse_properties(storage.read(where), where).get("hoodie.table.version")
-    except PathNotFoundError as error:
-        raise CorruptMetadataError(
-            f"{where} is missing, though the table's properties name a metadata table; turn it off and on again"
-        ) from error
-    if version != str(config.version):
-        raise UnsupportedFeatureError(
-            f"{where} says table version {version} and the data table is of version {config.version}; "
-            "let a Hudi writer upgrade both"
-        )
-
-
-def _load_timeline(storage: Storage, path: str) -> Timeline:
-    return Timeline.of(_list_instants(storage, path))
-
-
-def _list_instants(storage: Storage, path: str) -> list[Instant]:
-    entries = (parse_instant(e.name, e.size) for e in storage.list_dir(path) if not e.is_dir)
-    return [instant for instant in entries if instant is not None]
-
-
-def _rolled_back(storage: Storage, folder: str, data: Timeline, timeline: Timeline) -> Iterator[str]:
-    """The instants rolled back on the data table since the metadata table was last compacted (slices, rule 4)."""
-    since = max((i.requested for i in timeline.completed.of_actions("commit")), default=INIT_PREFIX)
-    for instant in data.completed.of_actions("rollback", "restore"):
-        if instant.requested > since:
-            path = f"{folder}/{instant.file_name}"
-            decode = decode_rolled_back if instant.action == "rollback" else decode_restored
-            yield from decode(storage.read(path), path)

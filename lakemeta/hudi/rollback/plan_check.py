@@ -22,9 +22,10 @@ from lakemeta.errors import CorruptMetadataError, PathNotFoundError
 from lakemeta.hudi.files.doors import block_door, data_door, metadata_door
 from lakemeta.hudi.files.layout import MARKER_FOLDER
 from lakemeta.hudi.files.logs import LogBlock, read_blocks
-from lakemeta.hudi.files.names import parse_base_file, parse_log_file
+from lakemeta.hudi.files.names import parse_log_file
 from lakemeta.hudi.view.file_groups import View
-from lakemeta.hudi.view.listing import is_metadata, other_table
+from lakemeta.hudi.view.listing import other_table
+from lakemeta.hudi.view.named_files import NamedFiles
 from lakemeta.paths import inside
 
 if TYPE_CHECKING:
@@ -60,27 +61,15 @@ def check_marker_folder(place: Place, instant: str) -> None:
 
 def _check_paths(root: str, write: FailedWrite, state: TableState) -> None:
     """Raise CorruptMetadataError unless every path of the rollback is what rule 1 says."""
-    pinned = {name: savepoint for savepoint, names in state.savepoints.items() for name in names}
+    named = NamedFiles.of(f"the rollback of {write.instant}", root, state.savepoints, "nothing was done")
+    folders = {
+        partition: named.folder(partition) for partition in {request.partition for request in write.plan.requests}
+    }
     for partition, _, path in write.deletes(root):
-        parent, _, name = path.rpartition("/")
-        file = parse_base_file(name, 0) or parse_log_file(name, 0)
-        if file is None or file.instant != write.instant or parent != (f"{root}/{partition}" if partition else root):
-            raise CorruptMetadataError(
-                f"the rollback of {write.instant} names {path}, which is no data file of that write in partition "
-                f"{partition!r}; nothing was done"
-            )
-        if name in pinned:
-            raise CorruptMetadataError(
-                f"the rollback of {write.instant} deletes {path}, which savepoint {pinned[name]} needs"
-            )
+        if named.file(partition, folders[partition], path).instant != write.instant:
+            raise CorruptMetadataError(f"{named.what} deletes {path}, a file of another write; nothing was done")
     for request in write.plan.requests:
         _check_blocks(root, write, request, state)
-    for partition in {request.partition for request in write.plan.requests} - {""}:
-        inside(root, f"{root}/{partition}")
-        if is_metadata(partition):
-            raise CorruptMetadataError(
-                f"the rollback of {write.instant} reaches into {partition}, the table's own metadata; nothing was done"
-            )
 
 
 def _check_blocks(root: str, write: FailedWrite, request: RollbackRequest, state: TableState) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.hudi.files.names import BaseFile, LogFile, parse_base_file, parse_log_file
+from lakemeta.hudi.files.names import BaseFile, LogFile, parse_data_file
 from lakemeta.hudi.timeline.rollback_metadata import RollbackRequest
 from lakemeta.hudi.view.file_groups import View, build_file_groups
 
@@ -106,7 +106,7 @@ def listing_requests(
     for partition, files in listed.items():
         prefix = f"{base}/{partition}/" if partition else f"{base}/"
         for name in sorted(files):
-            file = parse_base_file(name, 0) or parse_log_file(name, 0)
+            file = parse_data_file(name)
             if file is not None and file.instant == instant:
                 requests.append(RollbackRequest(partition, "", "", (prefix + name,)))
         if updates is not None:
@@ -115,7 +115,7 @@ def listing_requests(
 
 
 def _data_file(marker: Marker) -> BaseFile | LogFile:
-    file = parse_base_file(marker.name, 0) or parse_log_file(marker.name, 0)
+    file = parse_data_file(marker.name)
     if file is None:
         raise CorruptMetadataError(f"the marker of {marker.path} stands for no data file; nothing was done")
     if marker.kind == "APPEND" and isinstance(file, BaseFile):

@@ -57,11 +57,6 @@ def list_partition(storage: Storage, root: str, partition: str) -> list[Entry]:
         return []
 
 
-def is_metadata(partition: str) -> bool:
-    """True if a partition would be the metadata folder of a table or lie in one, in any case of letters."""
-    return METADATA_FOLDER in partition.lower().split("/")
-
-
 def other_table(storage: Storage, root: str, partition: str) -> str | None:
     """The directory on the way to a partition, itself included, that is another table; None if there is none."""
     parts = partition.split("/")

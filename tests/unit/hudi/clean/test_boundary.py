@@ -6,7 +6,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from support.builders import at, moment, timeline
 
-from lakemeta.hudi.clean.boundary import clean_scope, commits_since_clean, earliest_to_retain, partitions_touched
+from lakemeta.hudi.clean.boundary import (
+    clean_scope,
+    commits_since_clean,
+    earliest_to_retain,
+    empty_clean_boundary,
+    partitions_touched,
+)
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.timeline.action_metadata import CleanMetadata, CommitMetadata
 from lakemeta.hudi.timeline.times import format_instant, hours_before
@@ -148,3 +154,13 @@ def test_which_partitions_a_commit_touched(
     replaced = {"replaced": ["a-0"], "old": ["b-0"]} if action == "replacecommit" else {}
     commit = CommitMetadata(operation, stats, replaced, {})
     assert partitions_touched([(instant, commit)], copy_on_write=copy_on_write) == touched
+
+
+@pytest.mark.parametrize(
+    ("earliest", "last", "boundary"),
+    [(None, None, ""), (2, None, at(2)), (None, 3, at(3)), (2, 3, at(3)), (4, 3, at(4))],
+)
+def test_a_clean_without_files_never_moves_back(earliest: int | None, last: int | None, boundary: str) -> None:
+    """Its boundary is the later one of what the policy says now and of what the last clean said (rule 6)."""
+    found = timeline(f"{earliest} commit").first if earliest else None
+    assert empty_clean_boundary(found, cleaned(last) if last else None) == boundary

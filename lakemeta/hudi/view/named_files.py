@@ -1,0 +1,68 @@
+"""What the plan of a clean or rollback may name at all, whoever made it: data files in their partitions.
+
+A path is refused unless it lies inside the table, directly in the directory of the partition that it is listed under,
+and is a data file's; so is a partition in the table's metadata, and a file that a completed savepoint names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from lakemeta.errors import CorruptMetadataError
+from lakemeta.hudi.files.layout import METADATA_FOLDER
+from lakemeta.hudi.files.names import parse_data_file
+from lakemeta.paths import inside
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from lakemeta.hudi.files.names import BaseFile, LogFile
+
+
+@attrs.frozen
+class NamedFiles:
+    """The checks of one plan, which is called ``what`` in messages ("the clean plan").
+
+    ``root`` is the table's store path; ``pinned`` are the names that savepoints pin, each with a savepoint's instant;
+    ``way_out`` is what to do where the plan names one of them.
+    """
+
+    what: str
+    root: str
+    pinned: Mapping[str, str]
+    way_out: str
+
+    @classmethod
+    def of(cls, what: str, root: str, savepoints: Mapping[str, AbstractSet[str]], way_out: str) -> NamedFiles:
+        """The checks against ``savepoints``: instant -> names of the files it pins."""
+        return cls(what, root, {name: savepoint for savepoint, names in savepoints.items() for name in names}, way_out)
+
+    def folder(self, partition: str) -> str:
+        """The store path of a partition; raises CorruptMetadataError if it is none that a plan may name."""
+        if not partition:
+            return self.root
+        if METADATA_FOLDER in partition.lower().split("/"):  # some stores take upper case for the same
+            raise CorruptMetadataError(
+                f"{self.what} reaches into {partition}, the table's own metadata; nothing was done"
+            )
+        return inside(self.root, f"{self.root}/{partition}")
+
+    def file(self, partition: str, folder: str, path: str) -> BaseFile | LogFile:
+        """The data file at a store path that is listed under a partition, whose path is ``folder``.
+
+        Raises CorruptMetadataError if it is none that a plan may name.
+        """
+        parent, _, name = path.rpartition("/")
+        if parent != folder:
+            raise CorruptMetadataError(f"{self.what} lists {path} under partition {partition!r}; nothing was done")
+        file = parse_data_file(name)
+        if file is None:
+            raise CorruptMetadataError(f"{self.what} deletes {path}, which is no data file; nothing was done")
+        if name in self.pinned:
+            raise CorruptMetadataError(
+                f"{self.what} deletes {path}, which savepoint {self.pinned[name]} needs; {self.way_out}"
+            )
+        return file
