@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
-from lakemeta.cli.output import show_plan, show_report, show_scheduled
-from lakemeta.cli.steps import PARTLY_DONE, assume_single_writer_option, confirm, out_option, present
+from lakemeta.cli.output import show_scheduled
+from lakemeta.cli.steps import (
+    assume_single_writer_option,
+    dry_run_option,
+    finish,
+    out_option,
+    present,
+    wants_apply,
+    yes_option,
+)
 from lakemeta.errors import OptionError
 
 if TYPE_CHECKING:
@@ -52,8 +59,8 @@ def plan_clean(
 
 @click.command()
 @click.argument("table_url", metavar="TABLE")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@yes_option
+@dry_run_option
 @click.option("--schedule-only", is_flag=True, help="Only write the requested clean, for a Hudi writer to execute.")
 @click.option("--drop-metadata-table", is_flag=True, help="Take the table off its metadata table first.")
 @assume_single_writer_option
@@ -75,24 +82,16 @@ def clean(
 ) -> None:
     """Clean a Hudi table: plan, show the plan, ask, apply."""
     table, plan = _plan(table_url, settings, now, common, listing)
-    if dry_run:
-        show_plan(plan, common.output)
-        return
     changes = needs_apply(plan) or drop_metadata_table
-    if common.output == "text" and (not common.quiet or (changes and not yes)):
-        show_plan(plan, "text")
-    if not changes and common.output == "text" and not common.quiet:
-        return  # the plan has said that there is nothing to do
-    if changes:
-        confirm(common, yes=yes)
-    apply_plan(
-        table,
-        plan,
-        common,
-        schedule_only=schedule_only,
-        drop_metadata_table=drop_metadata_table,
-        assume_single_writer=assume_single_writer,
-    )
+    if wants_apply(plan, common, changes=changes, yes=yes, dry_run=dry_run):
+        apply_plan(
+            table,
+            plan,
+            common,
+            schedule_only=schedule_only,
+            drop_metadata_table=drop_metadata_table,
+            assume_single_writer=assume_single_writer,
+        )
 
 
 def apply_plan(
@@ -118,9 +117,7 @@ def apply_plan(
         drop_metadata_table=drop_metadata_table,
         assume_single_writer=assume_single_writer,
     )
-    show_report(report, common.output)
-    if not report.complete:
-        sys.exit(PARTLY_DONE)
+    finish(report, common)
 
 
 def needs_apply(plan: Plan) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
 
 from lakemeta.cli.options import common_options, pairs
-from lakemeta.cli.output import show_plan, show_report
-from lakemeta.cli.steps import PARTLY_DONE, confirm, out_option, present
+from lakemeta.cli.steps import dry_run_option, finish, out_option, present, wants_apply, yes_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +50,8 @@ def plan_rewrite(
 
 @click.command("rewrite-data-files")
 @click.argument("table_url", metavar="TABLE")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@yes_option
+@dry_run_option
 @_rewrite_options
 @common_options
 def rewrite(
@@ -61,16 +59,8 @@ def rewrite(
 ) -> None:
     """Rewrite data files of an Iceberg table: plan, show the plan, ask, apply."""
     table, plan = _plan(table_url, settings, where, common)
-    if dry_run:
-        show_plan(plan, common.output)
-        return
-    if common.output == "text" and (not common.quiet or (not plan.is_empty and not yes)):
-        show_plan(plan, "text")
-    if plan.is_empty and common.output == "text" and not common.quiet:
-        return  # the plan has said that there is nothing to do
-    if not plan.is_empty:
-        confirm(common, yes=yes)
-    apply_plan(table, plan, common)
+    if wants_apply(plan, common, changes=not plan.is_empty, yes=yes, dry_run=dry_run):
+        apply_plan(table, plan, common)
 
 
 def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
@@ -80,9 +70,7 @@ def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
     # On this machine the plan's own options say how many groups are rewritten at a time.
     with rewrite_bar() if common.shows_progress else nullcontext() as tell:
         report = table.apply(plan, executor=common.elsewhere(), on_progress=tell)
-    show_report(report, common.output)
-    if not report.complete:
-        sys.exit(PARTLY_DONE)
+    finish(report, common)
 
 
 def _plan(table_url: str, settings: tuple[str, ...], where: str | None, common: Common) -> tuple[IcebergTable, Plan]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
-from lakemeta.cli.output import show_plan, show_report
-from lakemeta.cli.steps import PARTLY_DONE, assume_single_writer_option, confirm, out_option, present
+from lakemeta.cli.steps import (
+    assume_single_writer_option,
+    dry_run_option,
+    finish,
+    out_option,
+    present,
+    wants_apply,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +41,8 @@ def plan_rollback(
 
 @click.command()
 @click.argument("table_url", metavar="TABLE")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@yes_option
+@dry_run_option
 @assume_single_writer_option
 @planning_options
 @common_options
@@ -55,21 +61,14 @@ def rollback(
     Without --set hoodie.clean.failed.writes.policy=LAZY every pending write counts as failed: stop the writer first.
     """
     table, plan = _plan(table_url, settings, now, common)
-    if dry_run:
-        show_plan(plan, common.output)
+    failed = bool(plan.header.facts["failed_writes"] or plan.header.facts.get("metadata_rollbacks"))
+    if not wants_apply(plan, common, changes=failed, yes=yes, dry_run=dry_run):
         return
-    failed = plan.header.facts["failed_writes"] or plan.header.facts.get("metadata_rollbacks")
-    if common.output == "text" and (not common.quiet or (failed and not yes)):
-        show_plan(plan, "text")
-    if failed:
-        confirm(common, yes=yes)
-    elif common.output == "text":
-        return  # the plan has said that there is nothing to do
+    if not failed and common.output == "text":
+        return  # with --quiet there is nothing to say of nothing
     executor = common.executor("rolling back")
     report = table.apply(plan, executor=executor, assume_single_writer=assume_single_writer)
-    show_report(report, common.output)
-    if not report.complete:
-        sys.exit(PARTLY_DONE)
+    finish(report, common)
 
 
 def _plan(

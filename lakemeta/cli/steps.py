@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lakemeta.cli.output import remark, show_plan
+from lakemeta.cli.output import remark, show_plan, show_report
 from lakemeta.errors import OptionError
 
 if TYPE_CHECKING:
     from lakemeta.cli.options import Common
     from lakemeta.plan import Plan
+    from lakemeta.report import Report
 
 PARTLY_DONE: Final = 4
 assume_single_writer_option = click.option(
     "--assume-single-writer", is_flag=True, help="Go ahead without a lock that lakemeta cannot take."
 )
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the plan.")
 out_option = click.option(
     "--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file."
 )
@@ -33,7 +36,30 @@ def present(plan: Plan, out: Path | None, common: Common, *, explain: bool = Fal
         remark(f"plan saved to {out}", quiet=common.quiet)
 
 
-def confirm(common: Common, *, yes: bool) -> None:
+def wants_apply(plan: Plan, common: Common, *, changes: bool, yes: bool, dry_run: bool) -> bool:
+    """Show a plan and ask before it ``changes`` the table; True if it is to be applied.
+
+    A plan that changes nothing is applied only for the sake of its report, where the plan itself was not shown.
+    """
+    if dry_run:
+        show_plan(plan, common.output)
+        return False
+    as_text = common.output == "text"
+    if as_text and (not common.quiet or (changes and not yes)):
+        show_plan(plan, "text")
+    if changes:
+        _confirm(common, yes=yes)
+    return changes or not as_text or common.quiet
+
+
+def finish(report: Report, common: Common) -> None:
+    """Print what was done; exit code 4 if a part of it failed."""
+    show_report(report, common.output)
+    if not report.complete:
+        sys.exit(PARTLY_DONE)
+
+
+def _confirm(common: Common, *, yes: bool) -> None:
     """Ask on a terminal; without one, raise OptionError unless ``--yes`` was given."""
     if yes:
         return
