@@ -9,13 +9,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import parquet_checker
 
-from lakemeta.iceberg.rewrite import apply
+from lakemeta.iceberg.rewrite.group_rewriter import RewrittenGroup
+from lakemeta.iceberg.rewrite.group_runs import GroupRuns
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.parquet.writer import ParquetWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from lakemeta.iceberg.rewrite.group_runs import Failure
     from lakemeta.parquet.footer import FileStats
 
 pytest.register_assert_rewrite("contract.storage_contract", "contract.executor_contract")
@@ -55,7 +57,7 @@ def every_parquet_file_is_checked() -> Iterator[None]:
 
     Files that come from workers in other processes are read before their groups are committed.
     """
-    start, close, replace = ParquetWriter.__init__, ParquetWriter.close, apply._Run._replace
+    start, close, account = ParquetWriter.__init__, ParquetWriter.close, GroupRuns.accounted
 
     def started(self: ParquetWriter, sink: BinaryIO, *arguments: Any, **named: Any) -> None:
         start(self, Recorded(sink), *arguments, **named)  # type: ignore[arg-type]
@@ -67,17 +69,17 @@ def every_parquet_file_is_checked() -> Iterator[None]:
         assert len(data) == stats.size
         return stats
 
-    def replaced(self: apply._Run, batch: Sequence[Any]) -> Any:
-        storage = self.place.operations.storage
-        for file in (file for _, result in batch for file in result.files if not self._here):
+    def accounted(self: GroupRuns, *arguments: Any) -> RewrittenGroup | Failure:
+        result, storage = account(self, *arguments), self.work.storage
+        for file in result.files if self.ships and isinstance(result, RewrittenGroup) else ():
             data = storage.read(store_path(storage.scheme, file.file_path))
             assert parquet_checker.check(data, file.split_offsets) == file.record_count
-        return replace(self, batch)
+        return result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ParquetWriter, "__init__", started)
         patch.setattr(ParquetWriter, "close", closed)
-        patch.setattr(apply._Run, "_replace", replaced)
+        patch.setattr(GroupRuns, "accounted", accounted)
         yield
 
 

@@ -3,8 +3,8 @@
 Rules of this module:
 
 1. Data: files below the data location (``write.data.path``, which may lie outside the table) whose names are those of
-   one rewrite of ours. A data file of anybody else has no name that a door lets through.
-2. Metadata: manifests, manifest lists, metadata files and marks of rewrites in the directory where new ones are
+   one rewrite of ours. A data file of another writer has no name that a door lets through.
+2. Metadata: manifests, manifest lists, metadata files and markers of rewrites in the directory where new ones are
    written. Callers name only files that they wrote themselves, or that left the metadata log.
 3. No directory ever goes.
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.storage.contract import Storage
 
-MARK_PREFIX: Final = ".lakemeta-rewrite-"
-MARK_SUFFIX: Final = ".json"
-_METADATA: Final = rf"[^/]+\.avro|[^/]+\.metadata\.json(?:\.gz)?|{re.escape(MARK_PREFIX)}[^/]+\.json"
+MARKER_PREFIX: Final = ".lakemeta-rewrite-"
+MARKER_SUFFIX: Final = ".json"
+_METADATA: Final = rf"[^/]+\.avro|[^/]+\.metadata\.json(?:\.gz)?|{re.escape(MARKER_PREFIX)}[^/]+\.json"
 
 
 def data_door(storage: Storage, metadata: TableMetadata, uuid: str) -> Door:

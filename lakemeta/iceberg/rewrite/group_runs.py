@@ -1,22 +1,31 @@
-"""Runs groups of a rewrite, here or on workers, and adds up how far they have come (I/O)."""
+"""Runs groups of a rewrite, here or on workers, checks their rows, and adds up how far they have come (I/O)."""
 
 from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import LakemetaError
+from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.events import Progress
+from lakemeta.executor import LocalExecutor, batched, hearing_of_batches
+from lakemeta.iceberg.commit.committer import remove_files
 from lakemeta.iceberg.rewrite.group_rewriter import RewriteJob, RewrittenGroup, rewrite_group
+from lakemeta.iceberg.rows.row_account import check_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from lakemeta.deletion import Door
+    from lakemeta.executor import Executor
     from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup
+    from lakemeta.iceberg.rewrite.options import JobOptions
+
+    RewriteBatch = Callable[[Sequence[RewriteGroup]], Iterator["RewrittenGroup | Failure"]]
 
 
 @attrs.frozen(eq=False)
@@ -61,6 +70,68 @@ class GroupProgress:
         if self._listener is not None:
             done = self._groups - len(self._left)
             self._listener(Progress(done, self._groups, self._bytes - sum(self._left.values()), self._bytes))
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class GroupRuns:
+    """The groups of one rewrite as they are run on an executor; None is threads of this process.
+
+    ``unsettled`` has, by number, groups that are written and not yet handed to a commit: the caller takes them out.
+    ``reported`` has all results that came back. ``door`` lets the new data files of this rewrite go.
+    """
+
+    groups: Sequence[RewriteGroup]
+    work: RewriteJob
+    job: JobOptions
+    executor: Executor | None
+    progress: GroupProgress
+    door: Door
+    unsettled: dict[int, RewrittenGroup] = attrs.field(factory=dict, init=False)
+    reported: list[RewrittenGroup] = attrs.field(factory=list, init=False)
+
+    @property
+    def ships(self) -> bool:
+        """False if groups are rewritten in this process."""
+        return self.executor is not None and not isinstance(self.executor, LocalExecutor)
+
+    def results(self) -> Generator[tuple[RewriteGroup, RewrittenGroup | Failure], None, None]:
+        """The groups with what became of them; closing it waits for those under way."""
+        executor, rewrite, at_once = self._way()
+        for part in batched(self.groups, at_once):
+            with hearing_of_batches(partial(self._ended, part)):
+                results = executor.map_batches(rewrite, part, batch_size=1)
+            try:
+                for group, result in zip(part, results, strict=True):
+                    self.progress.finished(group.group)
+                    if isinstance(result, RewrittenGroup):
+                        self.unsettled[group.group] = result
+                        self.reported.append(result)
+                    yield group, self.accounted(group, result)
+            finally:
+                if isinstance(results, Generator):
+                    results.close()
+
+    def accounted(self, group: RewriteGroup, result: RewrittenGroup | Failure) -> RewrittenGroup | Failure:
+        """A group's result, or a failure, with its files removed, if the rows of its files do not add up."""
+        if isinstance(result, Failure):
+            return result
+        try:
+            check_group(group.tasks, result.inputs, result.files)
+        except CorruptMetadataError as error:
+            remove_files(self.door, [file.file_path for file in self.unsettled.pop(group.group).files])
+            return Failure(group.group, error)
+        return result
+
+    def _way(self) -> tuple[Executor, RewriteBatch, int]:
+        """Where groups are rewritten, by which function, and how many are handed out at a time."""
+        if self.executor is None or not self.ships:
+            here = partial(rewrite_here, self.work, self.unsettled, self.progress)
+            return LocalExecutor(self.job.threads, self.progress.stop), here, len(self.groups)
+        at_once = self.job.max_concurrent or len(self.groups)
+        return self.executor, partial(rewrite_elsewhere, self.work), at_once
+
+    def _ended(self, part: Sequence[RewriteGroup], number: int) -> None:
+        self.progress.finished(part[number].group)
 
 
 def rewrite_here(

@@ -2,10 +2,10 @@
 
 Rules of this module:
 
-1. A rewrite keeps a mark in the metadata directory, ``.lakemeta-rewrite-<uuid>.json``, from before its first file until
-   it has ended in a known way. Names that begin with a dot are hidden from Iceberg, its orphan removal included.
-2. A mark of another rewrite is no lock: that rewrite may still run. Its files that no snapshot names are told, never
-   deleted. A mark that nothing is left of is removed.
+1. A rewrite keeps a marker in the metadata directory, ``.lakemeta-rewrite-<uuid>.json``, from before its first file
+   until it has ended in a known way. Names that begin with a dot are hidden from Iceberg, its orphan removal included.
+2. A marker of another rewrite is no lock: that rewrite may still run. Its files that no snapshot names are reported,
+   never deleted. The marker of a rewrite that left nothing is removed.
 3. Files are told apart by the uuids in their names: the rewrite's own in data files, a commit's in manifests and lists.
 """
 
@@ -19,7 +19,7 @@ from uuid import UUID
 import attrs
 
 from lakemeta.errors import LakemetaError, PathNotFoundError
-from lakemeta.iceberg.catalogs.doors import MARK_PREFIX, MARK_SUFFIX, metadata_door, metadata_folder
+from lakemeta.iceberg.catalogs.doors import MARKER_PREFIX, MARKER_SUFFIX, metadata_door, metadata_folder
 from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.iceberg.write.settings import data_root, is_name_of
@@ -38,8 +38,8 @@ _NAMED: Final = 20  # how many files a sentence names
 
 
 @attrs.define(eq=False)
-class Mark:
-    """The mark of one rewrite: its uuid, when it began (ms since the epoch) and the uuids of its commits."""
+class RunMarker:
+    """The marker file of one rewrite: its uuid, when it began (ms since the epoch) and the uuids of its commits."""
 
     operations: TableOperations
     uuid: str
@@ -47,7 +47,7 @@ class Mark:
     commits: list[str] = attrs.field(factory=list)
 
     def begin(self) -> None:
-        """Leave the mark; raises StorageError if it cannot be written, before anything else was."""
+        """Write the marker; raises StorageError if it cannot be written, before anything else was."""
         self._put()
 
     def committing(self, commit_uuid: str) -> None:
@@ -56,12 +56,12 @@ class Mark:
         self._put()
 
     def end(self) -> None:
-        """Take the mark away; one that stays is found by the next rewrite, which finds nothing left and removes it."""
+        """Delete the marker; one that stays is found by the next rewrite, which finds nothing left and removes it."""
         metadata_door(self.operations.storage, metadata_folder(self.operations)).delete_files([self._path])
 
     @property
     def _path(self) -> str:
-        location = self.operations.metadata_location(f"{MARK_PREFIX}{self.uuid}{MARK_SUFFIX}")
+        location = self.operations.metadata_location(f"{MARKER_PREFIX}{self.uuid}{MARKER_SUFFIX}")
         return store_path(self.operations.storage.scheme, location)
 
     def _put(self) -> None:
@@ -70,24 +70,26 @@ class Mark:
 
 
 def left_behind(operations: TableOperations, metadata: TableMetadata, executor: Executor | None) -> list[str]:
-    """Sentences about files of rewrites that did not end, by name; marks of which nothing is left are removed."""
+    """Sentences about files of rewrites that did not end, by name; markers of which nothing is left are removed."""
     storage = operations.storage
     folder = metadata_folder(operations)
     try:
         names = [entry.name for entry in storage.list_dir(folder) if not entry.is_dir]
-        marks = [name for name in names if name.startswith(MARK_PREFIX) and name.endswith(MARK_SUFFIX)]
+        markers = [name for name in names if name.startswith(MARKER_PREFIX) and name.endswith(MARKER_SUFFIX)]
         door = metadata_door(storage, folder)
-        return [told for name in marks for told in _told(door, metadata, executor, f"{folder}/{name}", names)]
+        return [found for name in markers for found in _left_by(door, metadata, executor, f"{folder}/{name}", names)]
     except LakemetaError as error:
         return [f"files of interrupted rewrites could not be looked for: {error}"]
 
 
-def _told(door: Door, metadata: TableMetadata, executor: Executor | None, path: str, names: list[str]) -> Iterator[str]:
+def _left_by(
+    door: Door, metadata: TableMetadata, executor: Executor | None, path: str, names: list[str]
+) -> Iterator[str]:
     storage = door.storage
     try:
-        mark = parse_json(storage.read(path))
-        uuid, *commits = [str(UUID(name)) for name in (mark["rewrite"], *mark["commits"])]
-        when = datetime.fromtimestamp(int(mark["begun_ms"]) / 1000, UTC).isoformat(timespec="seconds")
+        marker = parse_json(storage.read(path))
+        uuid, *commits = [str(UUID(name)) for name in (marker["rewrite"], *marker["commits"])]
+        when = datetime.fromtimestamp(int(marker["begun_ms"]) / 1000, UTC).isoformat(timespec="seconds")
     except PathNotFoundError:
         return  # it ended while we looked
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
@@ -102,8 +104,8 @@ def _told(door: Door, metadata: TableMetadata, executor: Executor | None, path: 
         door.delete_files([path])
         return
     listed = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
-    told = f"the rewrite {uuid} that began at {when} did not end; once it surely runs no more, delete its files"
-    yield f"{told}, which no snapshot names: {listed}"
+    sentence = f"the rewrite {uuid} that began at {when} did not end; once it surely runs no more, delete its files"
+    yield f"{sentence}, which no snapshot names: {listed}"
 
 
 def _walk(storage: Storage, root: str) -> Iterator[Entry]:
