@@ -44,4 +44,4 @@ def doctor(table_url: str, *, settings: tuple[str, ...], now: str | None, common
         for sentence in sentences:
             click.echo(f"  - {sentence}")
     if not findings:
-        click.echo("Nothing to tell: the table is clean.")
+        click.echo("Nothing to report: the table is clean.")

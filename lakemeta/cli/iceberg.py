@@ -68,8 +68,8 @@ def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
     from lakemeta.cli.progress import rewrite_bar
 
     # On this machine the plan's own options say how many groups are rewritten at a time.
-    with rewrite_bar() if common.shows_progress else nullcontext() as tell:
-        report = table.apply(plan, executor=common.elsewhere(), on_progress=tell)
+    with rewrite_bar() if common.shows_progress else nullcontext() as update:
+        report = table.apply(plan, executor=common.elsewhere(), on_progress=update)
     finish(report, common)
 
 

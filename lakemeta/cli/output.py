@@ -73,7 +73,7 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbe
         grid.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
     for row in rows:
         grid.add_row(*row)
-    # Without a terminal nothing tells the width; lines must not be folded for a program. Paths may look like markup.
+    # Without a terminal the width is not known; lines must not be folded for a program. Paths may look like markup.
     width = None if sys.stdout.isatty() else _WIDE
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
     if title:

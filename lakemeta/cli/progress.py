@@ -50,7 +50,7 @@ class ProgressExecutor:
 
 @contextmanager
 def rewrite_bar() -> Iterator[Callable[[Progress], None]]:
-    """A bar of groups and bytes, for what it yields to be told of; it appears once there is something to tell."""
+    """A bar of groups and bytes, updated by what it yields; it appears with the first update."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
@@ -65,8 +65,8 @@ def rewrite_bar() -> Iterator[Callable[[Progress], None]]:
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", visible=False, groups="")
 
-        def tell(progress: Progress) -> None:
+        def update(progress: Progress) -> None:
             groups = f"{progress.groups:,}/{progress.groups_total:,} groups"
             bar.update(task, total=progress.bytes_total, completed=progress.bytes, groups=groups, visible=True)
 
-        yield tell
+        yield update

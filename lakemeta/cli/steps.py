@@ -64,7 +64,7 @@ def _confirm(common: Common, *, yes: bool) -> None:
     if yes:
         return
     if common.output != "text":
-        raise OptionError(f"nothing was changed: --output {common.output} asks nobody; give --yes to go ahead")
+        raise OptionError(f"nothing was changed: --output {common.output} never asks; give --yes to go ahead")
     if not sys.stdin.isatty():
         raise OptionError("nothing was changed: there is no terminal to ask on; give --yes to go ahead")
     if not click.confirm("Go ahead?", err=True):

@@ -37,7 +37,7 @@ class FailedWrites(StrEnum):
     NEVER = "NEVER"
 
 
-_WHOLE: Final = re.compile("[0-9]{1,9}")  # Java's int, as far as anybody needs it
+_WHOLE: Final = re.compile("[0-9]{1,9}")  # Java's int, of at most nine digits, more than any option needs
 
 
 @attrs.frozen(slots=True)

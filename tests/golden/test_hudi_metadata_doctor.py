@@ -108,9 +108,9 @@ def test_leftovers_of_writers(tmp_path: Path) -> None:
     found = {f.kind: f for f in HudiTable.open(str(root)).doctor(case.options, now=case.now)}
     assert {found[kind].severity for kind in ("leftover_markers", "leftover_heartbeats")} == {"note"}
     assert (
-        f"2 writes no longer pending, which nobody needs: {done[0]}, {done[1]};" in found["leftover_markers"].sentence
+        f"2 writes no longer pending, which nothing needs: {done[0]}, {done[1]};" in found["leftover_markers"].sentence
     )
-    assert f"1 write no longer pending, which nobody needs: {done[0]};" in found["leftover_heartbeats"].sentence
+    assert f"1 write no longer pending, which nothing needs: {done[0]};" in found["leftover_heartbeats"].sentence
 
 
 def test_nothing_left_behind(tmp_path: Path) -> None:

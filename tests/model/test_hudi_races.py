@@ -72,24 +72,24 @@ def test_of_two_cleans_at_one_instant_one_goes_on(table: TableFiles) -> None:
     before = table.files()
     taken = clean_plan({"p1": [f"{table.root}/p1/{base('a', 1)}"]})
     storage = Meanwhile(LocalStorage(), "requested", lambda: table.put(f"{at(30)}.clean.requested", taken))
-    with pytest.raises(StalePlanError, match="was written by somebody else meanwhile"):
+    with pytest.raises(StalePlanError, match="was written by another writer meanwhile"):
         clean(table, storage)
     assert table.files() == before
     assert pending_cleans(table.root) == [at(30)]
 
 
-def test_somebody_else_begins_our_clean(table: TableFiles) -> None:
+def test_another_writer_begins_our_clean(table: TableFiles) -> None:
     """Of two that execute one requested clean, one marks it as begun, and the other leaves it to that one."""
     before = table.files()
     storage = Meanwhile(LocalStorage(), "inflight", lambda: table.put(f"{at(30)}.clean.inflight", b""))
-    with pytest.raises(StalePlanError, match="was written by somebody else meanwhile"):
+    with pytest.raises(StalePlanError, match="was written by another writer meanwhile"):
         clean(table, storage)
     assert table.files() == before
     clean(table)
     assert cleans(table.root) == [at(30)]
 
 
-def test_somebody_else_deletes_the_files(table: TableFiles) -> None:
+def test_another_writer_deletes_the_files(table: TableFiles) -> None:
     """A file that is gone already counts as done, and is told apart in the report."""
     storage = Meanwhile(LocalStorage(), "delete", (table.root / "p1" / base("a", 1)).unlink)
     report = clean(table, storage)

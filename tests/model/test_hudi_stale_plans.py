@@ -86,7 +86,7 @@ def test_savepoint_on_a_planned_file(table: TableFiles) -> None:
     """A savepoint made since on a planned file makes the plan stale."""
     plan = make_plan(table)
     table.savepoint(2, {"p1": [base("a", 2)]})
-    is_refused(table, plan, rf"p1/{base('a', 2)} must be kept by now")
+    is_refused(table, plan, rf"p1/{base('a', 2)} must be kept now")
 
 
 def test_savepoint_elsewhere(table: TableFiles) -> None:
@@ -100,7 +100,7 @@ def test_savepoint_in_a_dropped_partition(table: TableFiles) -> None:
     """A savepoint in a partition whose directory would go makes the plan stale."""
     plan = make_plan(table, VERSIONS)
     table.savepoint(1, {"p2": [base("c", 1)]})
-    is_refused(table, plan, "must be kept by now")
+    is_refused(table, plan, "must be kept now")
 
 
 @pytest.mark.parametrize("action", ["restore", "rollback"])
@@ -141,7 +141,7 @@ def test_pending_compaction_of_a_planned_slice(table: TableFiles) -> None:
     plan = make_plan(table)
     table.groups["p1", "m"]["slice"] = at(4)
     table.schedule_compaction({"p1": "m"})
-    is_refused(table, plan, rf"p1/{base('m', 4)} must be kept by now")
+    is_refused(table, plan, rf"p1/{base('m', 4)} must be kept now")
 
 
 def test_partition_in_use_again(table: TableFiles) -> None:

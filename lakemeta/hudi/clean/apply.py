@@ -9,7 +9,7 @@ Rules of this module:
 3. Pending cleans are executed in order. A new plan is requested before they run only where several cleans may be
    pending at once (``hoodie.clean.multiple.enabled``), as Hudi does. A clean that completed with an empty file is
    executed again, and nothing new is planned before, as in Hudi 1.2 (``CleanPlanActionExecutor.requestClean``).
-4. A metadata table is told of every clean and rollback before it completes; what it would refuse is refused before
+4. A metadata table is updated with every clean and rollback before it completes; what it would refuse is refused before
    anything is written.
 """
 
@@ -68,7 +68,7 @@ class Applying:
     writer: InstantWriter
     lock: TableLock
     executor: Executor
-    alone: bool  # somebody answers for there being no other writer
+    alone: bool  # the caller says that there is no other writer
 
 
 def begin(
@@ -186,7 +186,7 @@ def _check_waiting(applying: Applying) -> None:
 def _settle_metadata(applying: Applying) -> tuple[str, ...]:
     """Refuse a metadata table that cannot be written or read before anything is written (rule 4), notes on the rest.
 
-    With the table's lock held, or where somebody answers for there being no other writer, what a failed compaction or
+    With the table's lock held, or where the caller says that there is no other writer, what a failed compaction or
     clustering left pending in it is rolled back (see :mod:`lakemeta.hudi.metadata_table.leftovers`).
     """
     if not applying.state.config.has_metadata_table:

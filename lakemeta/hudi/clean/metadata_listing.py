@@ -1,6 +1,6 @@
 """Judges the files of partitions as the metadata table lists them (I/O; the function is shipped to workers).
 
-Nobody holds the whole listing: pieces of it are read, decoded and judged where the work is done.
+No process holds the whole listing: pieces of it are read, decoded and judged where the work is done.
 """
 
 from __future__ import annotations

@@ -70,7 +70,9 @@ def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, exec
 def _context(plan: CleanerPlan, state: TableState) -> CleanContext:
     """What a partition is judged with: the plan's own policy and boundary, and a single version to keep."""
     if plan.policy not in Policy.__members__:
-        raise CorruptMetadataError(f"the clean plan follows {plan.policy!r}, a policy that nobody knows; {_ADVICE}")
+        raise CorruptMetadataError(
+            f"the clean plan follows {plan.policy!r}, a policy that Hudi does not have; {_ADVICE}"
+        )
     earliest = plan.earliest[0] if plan.earliest else ""
     newest = max((i.requested for i in state.timeline.commits_and_compaction.completed), default="")
     if earliest and not (is_instant(earliest) and earliest <= newest):

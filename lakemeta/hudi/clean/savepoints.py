@@ -7,7 +7,7 @@ Rules of this module:
    a partition that has a committed slice of that time or before, in a group that no commit had replaced by then. If it
    names none, its list was lost.
 
-Where one of these does not hold nobody knows what the savepoint needs.
+Where one of these does not hold it is not known what the savepoint needs.
 """
 
 from __future__ import annotations

@@ -126,6 +126,6 @@ def _refuse_changed_files(
     for row in rows:
         kept = sorted(f.name for f in row.files if not f.delete and f.name in planned[row.partition])
         if kept:
-            raise StalePlanError(f"{row.partition}/{kept[0]} must be kept by now; plan again")
+            raise StalePlanError(f"{row.partition}/{kept[0]} must be kept now; plan again")
         if row.partition in plan.dropped_partitions() and not row.drop:
             raise StalePlanError(f"partition {row.partition} is in use again; plan again")

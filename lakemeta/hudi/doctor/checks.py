@@ -310,7 +310,7 @@ def _files_of(table: _Table, instant: str) -> list[FileRow]:
 
 def _age(table: _Table, instant: Instant) -> str:
     begun = moment_of(instant.requested, table.zone)
-    return "a time that its name does not tell" if begun is None else _words(table.now - begun)
+    return "a time that its name does not say" if begun is None else _words(table.now - begun)
 
 
 def _words(age: timedelta) -> str:

@@ -29,7 +29,7 @@ def find_leftovers(
     markers = sorted(filter(over, _marker_directories(place)))
     if markers:
         sentence = (
-            f"{MARKER_FOLDER} has the markers of {count_of(len(markers), 'write')} no longer pending, which nobody "
+            f"{MARKER_FOLDER} has the markers of {count_of(len(markers), 'write')} no longer pending, which nothing "
             f"needs: {examples(markers)}; delete those directories"
         )
         yield Finding("leftover_markers", "note", sentence)
@@ -37,7 +37,7 @@ def find_leftovers(
     if silent:
         sentence = (
             f"{HEARTBEAT_FOLDER} has the heartbeats of {count_of(len(silent), 'write')} no longer pending, which "
-            f"nobody needs: {examples(silent)}; delete those files"
+            f"nothing needs: {examples(silent)}; delete those files"
         )
         yield Finding("leftover_heartbeats", "note", sentence)
 

@@ -2,10 +2,10 @@
 
 Rules of this module:
 
-1. Files that a pending clean deletes may be gone and still listed: it tells the metadata table after it has deleted.
+1. Files that a pending clean deletes may be gone and still listed: it updates the metadata table after it has deleted.
 2. A file on storage has to be listed if it belongs to a completed write. In table version 6 the name of a log file does
    not say which write made it, so log files have to be listed only while no write is pending.
-3. What a clean could not delete lies there and is not listed: the metadata table is told of what was to go.
+3. What a clean could not delete lies there and is not listed: the metadata table was updated with what was to go.
 4. Storage is listed later than the timeline was read. If the timeline has moved since, a difference means nothing.
 """
 

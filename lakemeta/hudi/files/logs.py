@@ -90,7 +90,7 @@ class LogBlock:
 class CorruptBlock:
     """Bytes from a magic to the next one (or the end) that are no whole block, as a torn write leaves them.
 
-    ``header`` is what could be read of it, for telling whose write it was; often empty.
+    ``header`` is what could be read of it, for finding out whose write it was; often empty.
     """
 
     offset: int

@@ -1,4 +1,4 @@
-"""Reading the ``files`` partition piece by piece, so that nobody holds the listing of a whole table.
+"""Reading the ``files`` partition piece by piece, so that no process holds the listing of a whole table.
 
 Rules of this module:
 

@@ -140,7 +140,7 @@ def parse_pairs(body: bytes) -> list[tuple[bytes, bytes]]:
         if key_length != row_length + 12 or value_length < 0 or end >= size or body[row_end:value_at] != CELL_SUFFIX:
             raise ValueError(f"no cell of Hudi's at byte {position} of its body")
         pairs.append((body[position + 10 : row_end], body[value_at:end]))
-        # The cell's write number; 0 and hence one byte, unless somebody else wrote the file.
+        # The cell's write number; 0 and hence one byte, unless another program wrote the file.
         position = end + 1 if body[end] == 0 else read_hadoop_vint(body, end)[1]
     return pairs
 

@@ -9,9 +9,10 @@ Rules of this module:
 3. One of a compaction or clustering that failed, or of an instant that the data table does not have any more, is rolled
    back in the metadata table alone, at a new instant, as Hudi does before it writes there
    (``HoodieBackedTableMetadataWriter.rollbackFailedWrites``). Hudi does not ask whether its writer is at work. Here
-   neither table may have a fresh heartbeat of it, and it takes the table's lock, where everybody who writes to the
-   metadata table holds it, or the word of a person that nobody else writes.
-4. One whose action has completed on the data table says that the metadata table was never told: it must be built anew.
+   neither table may have a fresh heartbeat of it, and it takes the table's lock, where every writer to the
+   metadata table holds it, or the word of a person that there is no other writer.
+4. One whose action has completed on the data table says that the metadata table was never updated: it must be
+   built anew.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def roll_back_leftovers(writer: InstantWriter, instants: Iterable[str]) -> dict[
         timeline = load_timeline(writer.storage, writer.root, writer.config)
         table = open_metadata(writer, timeline)
         if table is None or not any(i.requested == instant for i in table.timeline.pending):
-            continue  # somebody else was faster
+            continue  # another writer was faster
         newest = max(timeline.newest_time, table.newest_time)
         at = table.pending_rollback_of(instant) or next_instant(newest, writer.clock(), writer.zone)
         later = next_instant(max(newest, at), writer.clock(), writer.zone) if writer.config.layout == 2 else None

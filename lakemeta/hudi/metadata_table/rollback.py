@@ -5,7 +5,7 @@ rollback. Rules of this module (``HoodieBackedTableMetadataWriter.update`` for r
 
 1. Version 8 and newer: nothing to do unless C is on the metadata table's timeline. If it is, a rollback at R: C is
    made incomplete, its log files are deleted, R completes, and the rest of C is removed.
-2. Version 6: a delta commit at R tells of the rollback blocks that were appended to data files. If C is there, a
+2. Version 6: a delta commit at R lists the rollback blocks that were appended to data files. If C is there, a
    rollback at R with the suffix 006 appends a rollback command to every slice that has a block of C, whose log files
    stay.
 3. All of it comes after the failed write's data files are deleted and before anything of C is removed from the data
@@ -13,8 +13,8 @@ rollback. Rules of this module (``HoodieBackedTableMetadataWriter.update`` for r
 4. A write that is older than the last compaction of the metadata table is in its base files for good: refused.
 5. Every step may be done again, so a second run completes what a crash left.
 6. Several failed writes may have got here. Each is rolled back with its own rollback of the data table, newest first;
-   what the others left is counted by nobody meanwhile. Hudi, which counts all pending delta commits here as failed once
-   it has the lock, rolls them all back with the first one.
+   what the others left is counted by no reader meanwhile. Hudi, which counts all pending delta commits here as failed
+   once it has the lock, rolls them all back with the first one.
 7. What no write of the data table left, such as a clustering that failed, has no rollback there. It is rolled back here
    alone; it never completed, so no compaction has merged it.
 """

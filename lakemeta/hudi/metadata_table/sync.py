@@ -3,8 +3,8 @@
 Rules of this module:
 
 1. The metadata table is looked at before the first file is deleted: that is the moment to refuse.
-2. It is told after the files are deleted and before the action completes, with the lock held. If other writers have
-   told it something in between it is read again, and else what was read before holds.
+2. It is updated after the files are deleted and before the action completes, with the lock held. If other writers have
+   updated it in between it is read again, and else what was read before holds.
 3. From table version 8 on its commit completes later than anything on either timeline, and the action after that.
 """
 
@@ -62,7 +62,7 @@ def prepare_clean(writer: InstantWriter, timeline: Timeline, instant: str, plan:
 def sync_clean(
     writer: InstantWriter, instant: str, plan: CleanerPlan, dropped: Iterable[str], prepared: PreparedClean | None
 ) -> str:
-    """Tell the metadata table, if there is one, what a clean took away; the newest time on both timelines then."""
+    """Update the metadata table, if there is one, with a clean; the newest time on both timelines then."""
     writer = attrs.evolve(writer, config=load_config(writer.storage, writer.root))  # an index may have been dropped
     timeline = load_timeline(writer.storage, writer.root, writer.config)
     table = open_metadata(writer, timeline)

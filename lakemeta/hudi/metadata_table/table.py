@@ -167,7 +167,7 @@ class MetadataTable:
         return FilesPartition.open(self.storage, base_path, logs)
 
     def check_indexed(self) -> None:
-        """Raise UnsupportedFeatureError while an index is being built, which every action has to be told of."""
+        """Raise UnsupportedFeatureError while an index is being built, which every action would have to update."""
         if self.config.metadata_partitions_inflight:
             raise UnsupportedFeatureError(
                 f"{self.root} is building the index {self.config.metadata_partitions_inflight[0]} in its metadata "
@@ -175,9 +175,9 @@ class MetadataTable:
             )
 
     def blocking(self, *own: str) -> tuple[Instant, ...]:
-        """What is pending and not ``own``. Pending cleans of the data table block nothing: they are told again."""
-        told_again = {i.requested for i in self.data.cleans.pending}
-        return tuple(i for i in self.timeline.pending if i.requested not in told_again and i.requested not in own)
+        """What is pending and not ``own``. Pending cleans of the data table block nothing: they are written again."""
+        written_again = {i.requested for i in self.data.cleans.pending}
+        return tuple(i for i in self.timeline.pending if i.requested not in written_again and i.requested not in own)
 
     def check_writable(self, *own: str) -> None:
         """Raise UnsupportedFeatureError unless an action may be written here, whose own instants are ``own``."""
@@ -190,7 +190,7 @@ class MetadataTable:
             )
 
     def check_readable(self) -> None:
-        """Raise what reading and writing it for a clean would raise, as far as that can be told at little cost."""
+        """Raise what reading and writing it for a clean would raise, as far as that can be found out at little cost."""
         self.precedent("")
         self.files()
         for partition in filter(has_records_of_files, self.partitions):
@@ -206,7 +206,7 @@ class MetadataTable:
         return None
 
     def prepare_clean(self, instant: str, cleaned: Iterable[CleanedPartition], now_ms: int) -> PreparedClean:
-        """Everything that telling the metadata table of a clean needs to read, and the bytes to write.
+        """Everything that updating the metadata table with a clean needs to read, and the bytes to write.
 
         ``instant`` is the clean's, ``cleaned`` what its plan takes away, ``now_ms`` the time in ms since
         the epoch. Writes nothing, so it is the place to refuse: call it before the first file is deleted.
@@ -354,12 +354,12 @@ class MetadataTable:
     def _forget(self, instant: str) -> None:
         """Remove what a crash left of the delta commit at ``instant``: its log files, then its instant (rule 4).
 
-        A completed one goes first of all, for then nobody counts its log files.
+        A completed one goes first of all, for then no reader counts its log files.
         """
         mine = [i for i in list_instants(self.storage, self.timeline_path) if i.requested == instant]
         deltas = sorted((i for i in mine if i.action == "deltacommit"), key=lambda i: i.state, reverse=True)
         if any(i.completed for i in deltas) and not any(i.completed for i in self._at(instant)):
-            raise StalePlanError(f"{deltas[0]} was written to the metadata table by somebody else; look at it again")
+            raise StalePlanError(f"{deltas[0]} was written to the metadata table by another writer; look at it again")
         if not deltas:
             return
         self.delete([f"{self.timeline_path}/{i.file_name}" for i in deltas if i.completed])

@@ -87,7 +87,7 @@ def with_dropped_files(
 
 
 def left_after(files: FilesPartition, cleaned: Sequence[CleanedPartition]) -> Left:
-    """What a clean that is still to be told must leave: all partitions, and a hash of each one cleaned.
+    """What a clean that is still to be written here must leave: all partitions, and a hash of each one cleaned.
 
     A hash of this process, since the files that stay may be many more than those that go.
     """
@@ -97,7 +97,7 @@ def left_after(files: FilesPartition, cleaned: Sequence[CleanedPartition]) -> Le
 
 
 def left_now(files: FilesPartition, cleaned: Sequence[CleanedPartition]) -> Left:
-    """The same of a clean that has been told."""
+    """The same of a clean that has been written."""
     kept = {partition.path: frozenset[str]() for partition in cleaned if not partition.dropped}
     return tuple(files.partitions), _hashes(files, kept)
 

@@ -4,7 +4,7 @@ Rules of this module:
 
 1. Every write of a plan is looked at again. One that completed, or whose writer lives again, makes the plan stale, and
    so does one that would be undone otherwise than planned: a marker more, a file less.
-2. A write that has been rolled back since by somebody is done; one whose rollback was begun is finished as begun.
+2. A write that has been rolled back since by another writer is done; one whose rollback was begun is finished as begun.
 3. Newest writes go first, as in Hudi; before them what is rolled back in the metadata table alone.
 """
 

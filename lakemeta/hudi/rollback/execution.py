@@ -4,7 +4,7 @@ Rules of this module (``BaseRollbackActionExecutor``, ``RollbackHelper``, ``Roll
 
 1. The plan is written to ``<ts>.rollback.requested`` first, then ``<ts>.rollback.inflight`` (empty). From then on the
    plan is in that file: whoever finds a pending rollback executes it as it stands.
-2. Files go, and rollback blocks are appended as new log files of their slices. Then the metadata table is told. Then
+2. Files go, and rollback blocks are appended as new log files of their slices. Then the metadata table is updated. Then
    the failed write's own instant files go, inflight before requested, then its markers and its heartbeat, and last the
    rollback completes. Hudi does away with markers and heartbeat after that; this way nothing is left behind if the last
    step is not reached.
@@ -185,7 +185,7 @@ def _check_pending(timeline: Timeline, write: FailedWrite) -> None:
 def _check_not_rolled_back(timeline: Timeline, write: FailedWrite) -> None:
     ours = write.rollback.requested if write.rollback else write.instant
     if not any(i.requested == ours for i in timeline.pending):
-        raise StalePlanError(f"the write at {write.instant} was rolled back by somebody else meanwhile; plan again")
+        raise StalePlanError(f"the write at {write.instant} was rolled back by another writer meanwhile; plan again")
 
 
 def _finish(

@@ -161,7 +161,7 @@ def _check_target(rollback: Instant, plan: RollbackPlan, state: TableState) -> N
 
 
 def check_not_executing(rollback: Instant, heartbeats: Mapping[str, int], options: CleanOptions, now_ms: int) -> None:
-    """Raise CommitConflictError if the heartbeat of a pending rollback is fresh: somebody executes it."""
+    """Raise CommitConflictError if the heartbeat of a pending rollback is fresh: a writer executes it."""
     if is_alive(rollback.requested, heartbeats, options, now_ms):
         seconds = max(0, now_ms - heartbeats[rollback.requested]) // 1000
         tolerated = options.heartbeat_interval_ms * options.heartbeat_misses // 1000

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline.action_metadata import CommitMetadata
 
 _MARKER: Final = re.compile(r"(?P<path>.+)\.marker\.(?P<kind>[A-Z]+)")
-_SOME_BLOCKS: Final = 1  # markers do not tell how much was appended, and Hudi writes 1
+_SOME_BLOCKS: Final = 1  # markers do not say how much was appended, and Hudi writes 1
 
 
 @attrs.frozen(slots=True)
@@ -100,7 +100,7 @@ def listing_requests(
     """What undoes the write at ``instant`` by the files of all partitions.
 
     ``updates`` is the inflight delta commit of table version 6, which says what file groups were to be updated; None
-    elsewhere. ``view`` tells which slices are committed.
+    elsewhere. ``view`` knows which slices are committed.
     """
     requests: list[RollbackRequest] = []
     for partition, files in listed.items():

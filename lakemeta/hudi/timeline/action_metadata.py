@@ -1,7 +1,7 @@
 """What instants say: commits, replace commits, cleans, savepoints, compaction and clustering plans.
 
 Commits are JSON up to table version 6 and Avro from version 8 on; everything else is Avro in every version. The
-encoding is told by the bytes, so tables that were upgraded read the same. Partition names are physical paths
+encoding is recognised by the bytes, so tables that were upgraded read the same. Partition names are physical paths
 relative to the table root, ``""`` for a table without partitions.
 """
 

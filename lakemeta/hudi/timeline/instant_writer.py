@@ -4,7 +4,7 @@ Rules of this module:
 
 1. A new instant is later than every time on the timeline, requested or completed, in the timeline's timezone.
 2. Every file is created, never replaced: of two writers at one instant exactly one goes on. In layout 2 the name of a
-   completed instant tells its completion too, so it is looked for before.
+   completed instant says its completion too, so it is looked for before.
 3. The inflight file of a clean is a copy of its plan up to table version 8, which Hudi 0.15 and 1.0 need, and empty
    in version 9, as Hudi 1.2 writes it. All of them read the plan from the requested file.
 """
@@ -70,7 +70,7 @@ class InstantWriter:
     def completed(self, requested: Instant, newest: str, content: bytes) -> Instant:
         """Complete an action; ``newest`` is the newest time on the timeline, which the completion is after.
 
-        Raises StalePlanError if somebody else completed it meanwhile.
+        Raises StalePlanError if another writer completed it meanwhile.
         """
         completion = None
         if self.config.layout == 2:
@@ -88,7 +88,7 @@ class InstantWriter:
         for done in self._completions(action):
             path = f"{self.root}/{self.config.timeline_folder}/{done.file_name}"
             if done.size:
-                raise StalePlanError(f"{done} was executed by somebody else meanwhile; look at the table again")
+                raise StalePlanError(f"{done} was executed by another writer meanwhile; look at the table again")
             (outcome,) = emptied_door(self.storage, self.root).delete_files([path])
             if not outcome.done:
                 raise StorageError(f"{path} is empty and could not be deleted: {outcome.error}")
@@ -98,9 +98,9 @@ class InstantWriter:
         return Instant(time, action, state, name, completion)
 
     def _refuse_completed(self, requested: Instant) -> None:
-        """In layout 2 two completions have two names, so that creating the file does not tell."""
+        """In layout 2 two completions have two names, so that creating the file does not show it."""
         for instant in self._completions(requested):
-            raise StalePlanError(f"{instant} was executed by somebody else meanwhile; look at the table again")
+            raise StalePlanError(f"{instant} was executed by another writer meanwhile; look at the table again")
 
     def _completions(self, action: Instant) -> list[Instant]:
         folder = f"{self.root}/{self.config.timeline_folder}"
@@ -114,5 +114,5 @@ class InstantWriter:
             self.storage.create(path, content)
         except PathExistsError as error:
             raise StalePlanError(
-                f"{path} was written by somebody else meanwhile; look at the table and plan again"
+                f"{path} was written by another writer meanwhile; look at the table and plan again"
             ) from error

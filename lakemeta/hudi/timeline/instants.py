@@ -8,7 +8,7 @@ Rules of this module:
 2. Order, and every comparison, is by requested time as a string (``InstantComparison``).
 3. Of one action at one time only its most advanced state counts. A compaction completes as a commit, a clustering
    as a replacecommit, a log compaction as a deltacommit (``HoodieInstant.getComparableAction``).
-4. A name that looks like an instant but has an action nobody knows is refused: it may be a writer newer than us.
+4. A name that looks like an instant but has an unknown action is refused: it may be a writer newer than us.
    So is one that ends as an instant does and does not start with the digits of a time: it may be one that was renamed,
    and without it its write would seem to have failed. Hudi takes times of any length and passes over the rest.
    Hidden names are passed over, and those that a writer renames once they are whole: ending in ``.tmp``, or in a UUID

@@ -7,8 +7,8 @@ Rules of this module:
 2. ``InProcessLockProvider``: one lock a table in this process. It keeps no other process out.
 3. ``FileSystemBasedLockProvider``: the file ``lock`` in the lock path (``.hoodie`` by default), made exclusively. It is
    stale once it is older than the expiry in minutes; 0 is never.
-4. ``StorageBasedLockProvider``: ``.hoodie/.locks/table_lock.json``, replaced only if nobody else has replaced it. It
-   is free if it says ``expired``, or if ``validUntil`` is past by more than the clock drift. It is held for the
+4. ``StorageBasedLockProvider``: ``.hoodie/.locks/table_lock.json``, replaced only if no other writer has replaced it.
+   It is free if it says ``expired``, or if ``validUntil`` is past by more than the clock drift. It is held for the
    validity, and renewed where the work under it goes on.
 5. The ZooKeeper, Hive Metastore and DynamoDB locks cannot be taken. They are refused, unless the caller answers for
    there being no other writer.
@@ -71,11 +71,11 @@ class Provider(Protocol):
         ...
 
     def try_acquire(self) -> bool:
-        """Take the lock; False if somebody has it."""
+        """Take the lock; False if a writer has it."""
         ...
 
     def renew(self) -> bool:
-        """Make the lock last; False if it is somebody else's by now."""
+        """Make the lock last; False if another writer has it."""
         ...
 
     def release(self) -> None:
@@ -280,7 +280,7 @@ class FileSystemLock:
             return False
 
     def release(self) -> None:
-        """Remove the lock file, if it is still ours: it may have become stale and somebody else's."""
+        """Remove the lock file, if it is still ours: it may have become stale and another writer's."""
         try:
             ours = self.storage.read(self.path) == self._content
         except PathNotFoundError:
@@ -334,7 +334,7 @@ class StorageLock:
         return self._version is not None
 
     def release(self) -> None:
-        """Mark the lock as expired, unless somebody has taken it since it ran out."""
+        """Mark the lock as expired, unless another writer has taken it since it ran out."""
         if self._version is not None:
             self.storage.put_versioned(self.path, self._claim(expired=True), self._version)
             self._version = None

@@ -24,7 +24,7 @@ class RollbackRequest:
     """One piece of a rollback (``HoodieRollbackRequest``): files to delete, or a slice to append a rollback block to.
 
     ``files`` are absolute paths as the engine writes them; ``log_blocks`` maps the log files whose blocks are undone
-    to a number of bytes that nobody reads. By listing, ``file_id`` and ``base_instant`` of files are empty.
+    to a number of bytes that nothing reads. By listing, ``file_id`` and ``base_instant`` of files are empty.
     """
 
     partition: str

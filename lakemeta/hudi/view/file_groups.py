@@ -11,7 +11,7 @@ Rules of this module:
 5. A slice counts if it is committed: its instant is not after the last instant of the view, and is on the view or
    before its first one (then it was archived). Log files inside a counted slice are not filtered.
 6. Unlike Hudi, a file whose instant is no instant at all (fewer than 14 digits, or other characters) never counts: it
-   is somebody's file with an unlucky name, and nothing of ours.
+   is a foreign file with an unlucky name, and nothing of ours.
 """
 
 from __future__ import annotations

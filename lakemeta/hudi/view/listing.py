@@ -4,7 +4,7 @@ Rules of this module:
 
 1. A directory with a partition metadata file is a partition and is not descended into; other directories are walked
    through, level by level. Each directory is listed once. Results are plain tuples, small to ship.
-2. Unlike Hudi, a directory that is a symbolic link, or lies behind one, is left out and told: what is behind it may
+2. Unlike Hudi, a directory that is a symbolic link, or lies behind one, is left out and reported: what is behind it may
    belong to another table, may be a partition of this one by another name, or may be a circle. So is a directory with a
    ``.hoodie`` of its own, which is another table.
 3. A partition is named by a path relative to the table without empty, ``.`` or ``..`` parts, outside ``.hoodie``.

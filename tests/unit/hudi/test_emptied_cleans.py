@@ -114,6 +114,6 @@ def test_a_writer_that_is_just_completing_it(table: TableFiles) -> None:
     (emptied,) = state.emptied_cleans
     completed(table).write_bytes(b"whole")
     writer = InstantWriter(LocalStorage(), str(table.root), state.config, UTC, lambda: moment(30))
-    with pytest.raises(StalePlanError, match="was executed by somebody else meanwhile"):
+    with pytest.raises(StalePlanError, match="was executed by another writer meanwhile"):
         writer.reopen(emptied)
     assert completed(table).read_bytes() == b"whole"

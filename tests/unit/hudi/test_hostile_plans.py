@@ -125,7 +125,7 @@ def test_the_boundary_is_a_commit_that_was(table: TableFiles, earliest: str) -> 
 
 def test_an_unknown_policy_is_refused(table: TableFiles) -> None:
     """Nobody can say what it keeps."""
-    refused(table, plan_of(policy="KEEP_NOTHING", **files(table, p1=base("a", 1))), "a policy that nobody knows")
+    refused(table, plan_of(policy="KEEP_NOTHING", **files(table, p1=base("a", 1))), "a policy that Hudi does not have")
 
 
 def test_what_a_savepoint_names_stays(table: TableFiles) -> None:

@@ -144,7 +144,7 @@ def test_explained_plans_name_the_log_files_that_stay(tmp_path: Path) -> None:
     ],
 )
 def test_a_marker_that_cannot_be_is_refused(tmp_path: Path, marker: str, problem: str) -> None:
-    """A marker for a file of somebody else, or for no data file of this table, stops everything."""
+    """A marker for a file of another write, or for no data file of this table, stops everything."""
     table = failed_cow(tmp_path)
     server_markers(table, at(3), FAILED)
     with (tmp_path / ".hoodie/.temp" / at(3) / "MARKERS0").open("a") as file:

@@ -126,7 +126,7 @@ def test_who_comes_too_late_does_nothing(table: TableFiles, was_begun: bool) -> 
             opened.apply(opened.plan_rollback(LAZY, now=NOW), env=Environment(lambda: NOW))
 
     second = attrs.evolve(opened, place=attrs.evolve(opened.place, storage=HookedStorage(LocalStorage(), finish)))
-    with pytest.raises(StalePlanError, match="was rolled back by somebody else meanwhile"):
+    with pytest.raises(StalePlanError, match="was rolled back by another writer meanwhile"):
         second.apply(plan, env=Environment(lambda: NOW))
     assert len(list(table.timeline.glob("*.rollback"))) == 1
 

@@ -27,6 +27,6 @@ def test_an_action_completes_once(version: int, tmp_path: Path) -> None:
     second = InstantWriter(storage, root, config, UTC, lambda: moment(9) + timedelta(minutes=1))
     requested = first.requested("clean", at(1), b"plan")
     first.completed(requested, at(1), b"done")
-    with pytest.raises(StalePlanError, match="somebody else meanwhile"):
+    with pytest.raises(StalePlanError, match="another writer meanwhile"):
         second.completed(requested, at(1), b"done too")
     assert len(list(table.timeline.glob("*.clean"))) == 1
