@@ -254,6 +254,16 @@ def test_a_result_that_is_not_what_was_meant_stops_the_clean(case: MdtCase) -> N
     assert case.listing(case.instant) == case.facts["listing_after"]
 
 
+@pytest.mark.parametrize("case", ONE_OF_EACH_LAYOUT[1:], indirect=True)
+def test_a_metadata_table_without_a_timeline_is_damaged(case: MdtCase) -> None:
+    """As a table without one is, and not a path that was not found."""
+    shutil.rmtree(Path(case.open().timeline_path))
+    with pytest.raises(
+        CorruptMetadataError, match=r"metadata/\.hoodie/timeline is missing, so the table has no timeline"
+    ):
+        case.open()
+
+
 def snapshot(case: MdtCase) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in Path(case.root).rglob("*") if p.is_file()}
 

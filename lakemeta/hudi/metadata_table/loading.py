@@ -10,7 +10,6 @@ from lakemeta.hudi.files.logs import LogBlock, read_blocks
 from lakemeta.hudi.files.properties import parse_properties
 from lakemeta.hudi.metadata_table.advice import drop_advice
 from lakemeta.hudi.metadata_table.slices import INIT_PREFIX, misplaced, older_log_files
-from lakemeta.hudi.timeline.instants import Timeline, parse_instant
 from lakemeta.hudi.timeline.rollback_metadata import decode_restored, decode_rolled_back
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from lakemeta.hudi.files.properties import TableConfig
     from lakemeta.hudi.metadata_table.slices import Slice, Validity
-    from lakemeta.hudi.timeline.instants import Instant
+    from lakemeta.hudi.timeline.instants import Timeline
     from lakemeta.storage import Storage
 
 
@@ -39,17 +38,6 @@ def check_version(storage: Storage, root: str, config: TableConfig) -> None:
             f"{where} says table version {version} and the data table is of version {config.version}; "
             "let a Hudi writer upgrade both"
         )
-
-
-def load_metadata_timeline(storage: Storage, path: str) -> Timeline:
-    """The timeline of a metadata table, whose instants lie in the folder ``path``."""
-    return Timeline.of(list_instants(storage, path))
-
-
-def list_instants(storage: Storage, path: str) -> list[Instant]:
-    """The instants in a timeline's folder, each of an action's files as one of its own."""
-    entries = (parse_instant(e.name, e.size) for e in storage.list_dir(path) if not e.is_dir)
-    return [instant for instant in entries if instant is not None]
 
 
 def check_older_slices(

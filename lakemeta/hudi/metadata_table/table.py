@@ -45,8 +45,6 @@ from lakemeta.hudi.metadata_table.hfile import open_hfile
 from lakemeta.hudi.metadata_table.loading import (
     check_older_slices,
     check_version,
-    list_instants,
-    load_metadata_timeline,
     rolled_back_since_compaction,
 )
 from lakemeta.hudi.metadata_table.merge import Layer, log_layers, records_about_files
@@ -68,6 +66,7 @@ from lakemeta.hudi.metadata_table.update import (
     with_dropped_files,
 )
 from lakemeta.hudi.timeline.instants import State, Timeline, instant_file_name
+from lakemeta.hudi.timeline.loading import list_instants, load_timeline
 from lakemeta.hudi.timeline.rollback_metadata import decode_rollback_plan
 
 if TYPE_CHECKING:
@@ -122,9 +121,8 @@ class MetadataTable:
             file_id_prefix(partition)
         if FILES not in config.metadata_partitions:
             raise CorruptMetadataError(f"{root} has no metadata table: its properties name no partition {FILES}")
-        path = f"{root}/{METADATA_TABLE}"
         check_version(storage, root, config)
-        timeline = load_metadata_timeline(storage, f"{path}/{config.timeline_folder}")
+        timeline = load_timeline(storage, f"{root}/{METADATA_TABLE}", config)
         unfinished = [i for i in timeline.pending if i.action not in _READABLE_WHEN_PENDING]
         if unfinished:
             raise UnsupportedFeatureError(
@@ -253,7 +251,7 @@ class MetadataTable:
             )
 
     def _says(self, prepared: PreparedClean) -> bool:
-        after = attrs.evolve(self, timeline=load_metadata_timeline(self.storage, self.timeline_path))
+        after = attrs.evolve(self, timeline=load_timeline(self.storage, self.path, self.config))
         return left_now(after.files(assume_completed=prepared.instant), prepared.cleaned) == prepared.left
 
     def _at(self, instant: str) -> list[Instant]:
@@ -356,7 +354,7 @@ class MetadataTable:
 
         A completed one goes first of all, for then no reader counts its log files.
         """
-        mine = [i for i in list_instants(self.storage, self.timeline_path) if i.requested == instant]
+        mine = [i for i in list_instants(self.storage, self.path, self.config) if i.requested == instant]
         deltas = sorted((i for i in mine if i.action == "deltacommit"), key=lambda i: i.state, reverse=True)
         if any(i.completed for i in deltas) and not any(i.completed for i in self._at(instant)):
             raise StalePlanError(f"{deltas[0]} was written to the metadata table by another writer; look at it again")
