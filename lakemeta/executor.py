@@ -1,12 +1,17 @@
 """How work is spread: the Executor protocol and the executor that uses local threads (I/O).
 
+An executor needs ``map_batches`` alone (:class:`Executor`). One that also says where it works is a
+:class:`LocatedExecutor`. Any other is taken to ship its work, small work too: :func:`ships`, :func:`nearby`.
+
 Rules of the contract, which ``tests/contract`` holds every executor to:
 
 - ``fn`` is picklable and idempotent: a batch may run more than once.
 - Results come in input order and depend neither on the batch size nor on the executor.
 - What can be expected to fail for one item is a value in the results. A raise ends the run as ExecutorError
   (a LakemetaError passes through as it is): never a shorter result that looks complete.
-- An executor that ships its work may have ``nearby``, an executor of this process for what is too small for that.
+- The context in which ``map_batches`` is called has the name of the work (:func:`current_work`) and what to call when a
+  batch has ended (:func:`batch_listener`), which is for executors that hold results back for the sake of their order.
+  An executor may use both and may ignore both.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 from lakemeta.errors import ExecutorError, LakemetaError, OptionError
 
@@ -44,10 +49,29 @@ class Executor(Protocol):
         ...
 
 
+@runtime_checkable
+class LocatedExecutor(Executor, Protocol):
+    """An executor that says where it works. One around another says what that one says."""
+
+    @property
+    def ships(self) -> bool:
+        """True if work leaves this process: it is pickled, shares no memory, and an attempt may get lost."""
+        ...
+
+    @property
+    def nearby(self) -> Executor:
+        """An executor of this process, for work that is too small to be shipped; itself if nothing is shipped."""
+        ...
+
+
+def ships(executor: Executor) -> bool:
+    """True unless the executor says that its work stays in this process."""
+    return executor.ships if isinstance(executor, LocatedExecutor) else True
+
+
 def nearby(executor: Executor) -> Executor:
-    """Where to do work too small to be shipped: the executor's own ``nearby`` if it has one, else itself."""
-    found: Executor = getattr(executor, "nearby", executor)
-    return found
+    """Where to do work that is too small to be shipped: what the executor names, else the executor itself."""
+    return executor.nearby if isinstance(executor, LocatedExecutor) else executor
 
 
 class LocalExecutor:
@@ -68,6 +92,16 @@ class LocalExecutor:
         self.threads = min(32, 4 * (os.cpu_count() or 1)) if threads is None else threads
         if self.threads < 1:
             raise OptionError(f"an executor of {threads} threads does no work; give it at least 1")
+
+    @property
+    def ships(self) -> bool:
+        """False: threads share this process."""
+        return False
+
+    @property
+    def nearby(self) -> LocalExecutor:
+        """Itself."""
+        return self
 
     def map_batches(
         self, fn: Callable[[Sequence[T]], Iterable[R]], items: Iterable[T], *, batch_size: int
@@ -158,7 +192,7 @@ def hearing_of_batches(ended: Callable[[int], None]) -> Iterator[None]:
 
 
 def batch_listener() -> Callable[[int], None] | None:
-    """Who wants to hear of batches that have ended, by :func:`hearing_of_batches`."""
+    """What to call with the number of each batch that has ended, by :func:`hearing_of_batches`; None if nothing."""
     return _ENDED.get()
 
 

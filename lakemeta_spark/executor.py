@@ -49,7 +49,7 @@ _CANCEL_AGAIN_AFTER = 0.2  # seconds
 
 
 class SparkExecutor:
-    """Runs batches on the workers of a Spark cluster (an :class:`lakemeta.executor.Executor`).
+    """Runs batches on the workers of a Spark cluster (a :class:`lakemeta.executor.LocatedExecutor`).
 
     ``spark_or_sc`` is a classic SparkSession or SparkContext, which is used and never stopped. ``parallelism`` is the
     number of tasks in one job; by default as many as Spark has cores at that moment. Many calls may run at once.
@@ -65,7 +65,7 @@ class SparkExecutor:
         self._parallelism = parallelism
         self._owned = False
         self._interrupt: Any = None  # who handled Ctrl-C before Spark started
-        self.nearby = LocalExecutor()  # for what is not worth a job, such as reading a timeline
+        self._nearby = LocalExecutor()  # for what is not worth a job, such as reading a timeline
 
     @classmethod
     def start(
@@ -94,6 +94,16 @@ class SparkExecutor:
 
     def __repr__(self) -> str:
         return f"SparkExecutor({self._context.master}, parallelism={self._parallelism})"
+
+    @property
+    def ships(self) -> bool:
+        """True: workers are processes of their own, also on a local master."""
+        return True
+
+    @property
+    def nearby(self) -> LocalExecutor:
+        """Threads of the driver."""
+        return self._nearby
 
     def map_batches(
         self, fn: Callable[[Sequence[T]], Iterable[R]], items: Iterable[T], *, batch_size: int

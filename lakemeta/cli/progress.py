@@ -6,7 +6,7 @@ from collections.abc import Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from lakemeta.executor import nearby
+from lakemeta.executor import nearby, ships
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +25,11 @@ class ProgressExecutor:
         """``title`` stands beside the bar."""
         self.inner = inner
         self.title = title
+
+    @property
+    def ships(self) -> bool:
+        """As the inner executor."""
+        return ships(self.inner)
 
     @property
     def nearby(self) -> ProgressExecutor:

@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from lakemeta.errors import LakemetaError, StalePlanError
-from lakemeta.executor import Executor, LocalExecutor, nearby
+from lakemeta.executor import Executor, LocalExecutor, nearby, ships
 from lakemeta.hudi.table import HudiTable
 
 if TYPE_CHECKING:
@@ -181,6 +181,10 @@ class _Cancellable:
     def __init__(self, inner: Executor, cancelled: threading.Event | None = None) -> None:
         self._inner = inner
         self._cancelled = cancelled or threading.Event()
+
+    @property
+    def ships(self) -> bool:
+        return ships(self._inner)
 
     @property
     def nearby(self) -> _Cancellable:

@@ -5,6 +5,7 @@ A subclass gives the fixture ``executor``. Functions here are at the top of the 
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 from contract.golden_tables import EXECUTIONS, Golden, run_together
 
 from lakemeta.errors import CorruptMetadataError, ExecutorError, OptionError
-from lakemeta.executor import LocalExecutor
+from lakemeta.executor import LocalExecutor, LocatedExecutor, nearby, ships
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +46,10 @@ def repeated(batch: Sequence[int]) -> list[int]:
     return [n for n in batch for _ in range(n % 3)]
 
 
+def process_of(batch: Sequence[int]) -> list[int]:
+    return [os.getpid() for _ in batch]
+
+
 def size_of(batch: Sequence[int]) -> list[int]:
     return [len(batch)]
 
@@ -58,6 +63,15 @@ def fails_at(bad: int, error: type[Exception], batch: Sequence[int]) -> Iterator
 
 class ExecutorContract:
     every = 1  # of how many recorded plans one is made; 1 is all of them
+
+    def test_says_where_it_works(self, executor: Executor) -> None:
+        """``ships`` is true of it, and what is nearby works in this process."""
+        assert isinstance(executor, LocatedExecutor)
+        found = set(executor.map_batches(process_of, range(3), batch_size=1))
+        assert (os.getpid() in found) == (not ships(executor))
+        near = nearby(executor)
+        assert not ships(near)
+        assert set(near.map_batches(process_of, range(3), batch_size=1)) == {os.getpid()}
 
     @pytest.mark.parametrize("batch_size", [1, 3, 7, 1000])
     def test_results_come_in_input_order(self, executor: Executor, batch_size: int) -> None:

@@ -17,7 +17,7 @@ class Cluster:
     """Stands for executors that ship their work: notes how many items they get."""
 
     def __init__(self) -> None:
-        self.nearby = LocalExecutor(1)
+        self.ships, self.nearby = True, LocalExecutor(1)
         self.shipped: list[int] = []
 
     def map_batches(

@@ -12,7 +12,7 @@ import attrs
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.events import Progress
-from lakemeta.executor import LocalExecutor, batched, hearing_of_batches
+from lakemeta.executor import LocalExecutor, batched, hearing_of_batches, ships
 from lakemeta.iceberg.commit.committer import remove_files
 from lakemeta.iceberg.rewrite.group_rewriter import RewriteJob, RewrittenGroup, rewrite_group
 from lakemeta.iceberg.rows.row_account import check_group
@@ -92,7 +92,7 @@ class GroupRuns:
     @property
     def ships(self) -> bool:
         """False if groups are rewritten in this process."""
-        return self.executor is not None and not isinstance(self.executor, LocalExecutor)
+        return self.executor is not None and ships(self.executor)
 
     def results(self) -> Generator[tuple[RewriteGroup, RewrittenGroup | Failure], None, None]:
         """The groups with what became of them; closing it waits for those under way."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.builders import TableFiles, moment
@@ -11,12 +11,12 @@ from support.executors import Cluster
 
 from lakemeta.cli.progress import ProgressExecutor
 from lakemeta.environment import Environment
-from lakemeta.executor import Executor, nearby
+from lakemeta.executor import Executor, LocalExecutor, nearby, ships
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.async_clean import _Cancellable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 OPTIONS = {"hoodie.clean.commits.retained": "1"}
@@ -60,6 +60,24 @@ def test_executors_around_others_are_near_where_those_are(around: Callable[[Exec
     assert cluster.shipped == []
     assert nearby(cluster) is cluster.nearby
     assert nearby(cluster.nearby) is cluster.nearby
+
+
+class Minimal:
+    """All that an executor must have."""
+
+    def map_batches(
+        self, fn: Callable[[Sequence[Any]], Iterable[Any]], items: Iterable[Any], *, batch_size: int
+    ) -> Iterator[Any]:
+        return LocalExecutor(1).map_batches(fn, items, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("around", [lambda inner: ProgressExecutor(inner, "working"), _Cancellable])
+def test_executors_around_others_ship_what_those_ship(around: Callable[[Executor], Executor]) -> None:
+    """An executor with ``map_batches`` alone is taken to ship everything: nothing else is known of it."""
+    for inner, shipped in ((Minimal(), True), (Cluster(), True), (LocalExecutor(1), False)):
+        assert ships(inner) == ships(around(inner)) == shipped
+    minimal = Minimal()
+    assert nearby(minimal) is minimal
 
 
 def test_cancelled_here_and_there() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.iceberg_tables import SmallTable, create_table
 
+from lakemeta.cli.progress import ProgressExecutor
 from lakemeta.events import Progress
 from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg import IcebergTable
@@ -56,6 +57,15 @@ def test_elsewhere_progress_is_told_group_by_group(small):
     table.apply(plan, executor=Elsewhere(), on_progress=heard.append)
     assert [p.groups for p in heard] == [1, 2]
     assert heard[-1].bytes == plan.bytes
+
+
+def test_around_threads_progress_is_told_file_by_file(small):
+    """What is around an executor of this process works in this process: its groups tell how far they have come."""
+    table = IcebergTable.open(small.root)
+    plan = table.plan_rewrite_data_files(ALL)
+    heard: list[Progress] = []
+    table.apply(plan, executor=ProgressExecutor(LocalExecutor(1), "rewriting"), on_progress=heard.append)
+    assert len({p.bytes for p in heard}) == 6
 
 
 def test_a_group_that_fails_counts_as_ended(small):
