@@ -28,7 +28,7 @@ from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.manifests.entries import DataFile, FileContent
-from lakemeta.iceberg.rewrite import apply as apply_module
+from lakemeta.iceberg.rewrite import group_runs
 from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.iceberg.rows.data_files import OpenFile
 from lakemeta.iceberg.rows.row_account import (
@@ -324,7 +324,7 @@ def test_the_driver_counts_too(
     before = contents(table)
     monkeypatch.setattr("lakemeta.iceberg.rewrite.group_rewriter.check_group", lambda *_: None)
     for name in ("rewrite_here", "rewrite_elsewhere"):
-        monkeypatch.setattr(apply_module, name, losing_a_row(getattr(apply_module, name)))
+        monkeypatch.setattr(group_runs, name, losing_a_row(getattr(group_runs, name)))
     opened = IcebergTable.open(table.root)
     plan = opened.plan_rewrite_data_files({**ALL, "partial-progress.enabled": partial_progress})
     if partial_progress == "false":
