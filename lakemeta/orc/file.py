@@ -14,6 +14,7 @@ import attrs
 import pyarrow as pa
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.varint import read_varint, write_varint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,27 +153,16 @@ def _message(data: bytes) -> Message:
     found: Message = {}
     at = 0
     while at < len(data):
-        key, at = _varint(data, at)
+        key, at = read_varint(data, at)
         value: int | bytes
         if key & 7 == 0:
-            value, at = _varint(data, at)
+            value, at = read_varint(data, at)
         else:
-            size, at = _varint(data, at) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], at)
+            size, at = read_varint(data, at) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], at)
             value = data[at : at + size]
             at += size
         found.setdefault(key >> 3, []).append(value)
     return found
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        found |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return found, at
-        shift += 7
 
 
 def _dumped(message: Message) -> bytes:
@@ -181,18 +171,12 @@ def _dumped(message: Message) -> bytes:
     for number, parts in sorted(message.items()):
         for part in parts:
             if isinstance(part, int):
-                out += _as_varint(number << 3) + _as_varint(part)
+                write_varint(out, number << 3)
+                write_varint(out, part)
             else:
-                out += _as_varint(number << 3 | 2) + _as_varint(len(part)) + part
-    return bytes(out)
-
-
-def _as_varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+                write_varint(out, number << 3 | 2)
+                write_varint(out, len(part))
+                out += part
     return bytes(out)
 
 
@@ -219,7 +203,7 @@ def _ints(parts: list[int | bytes]) -> tuple[int, ...]:
             continue
         at = 0
         while at < len(part):
-            number, at = _varint(part, at)
+            number, at = read_varint(part, at)
             found.append(number)
     return tuple(found)
 
@@ -248,7 +232,7 @@ def _block(codec: str, data: bytes, limit: int, where: str) -> bytes:
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
             return bytes(stream.read(limit))
     if codec == "snappy":
-        return bytes(pa.decompress(data, min(limit, _varint(data, 0)[0]), "snappy", asbytes=True))
+        return bytes(pa.decompress(data, min(limit, read_varint(data, 0)[0]), "snappy", asbytes=True))
     raise UnsupportedFeatureError(
         f"{where} has timestamps before 1677 or after 2262, which lakemeta does not read from ORC files in {codec}; "
         f"rewrite them with another engine first"

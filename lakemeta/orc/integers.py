@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.varint import read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ def unsigned_integers(data: bytes, count: int, version: int, where: str) -> list
     try:
         while len(found) < count:
             found += [value & _MASK for value in run()]
-    except IndexError:
+    except (IndexError, ValueError):
         raise CorruptMetadataError(f"{where} is damaged: a column ends after {len(found)} of {count} values") from None
     return found[:count]
 
@@ -44,13 +45,8 @@ class _Reader:
         return int.from_bytes(self.data[self.at - size : self.at], "big")
 
     def varint(self) -> int:
-        found = shift = 0
-        while True:
-            byte = self.byte()
-            found |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return found
-            shift += 7
+        value, self.at = read_varint(self.data, self.at)
+        return value
 
     def packed(self, count: int, width: int) -> list[int]:
         """So many values of so many bits, the highest first."""

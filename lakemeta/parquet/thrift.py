@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.varint import read_varint, write_varint
 
 TRUE: Final = 1
 FALSE: Final = 2
@@ -31,7 +32,7 @@ def loads(data: bytes) -> Struct:
     """Read one struct from the start of ``data``; raises CorruptMetadataError if it does not parse."""
     try:
         return _Reader(data).struct()
-    except (IndexError, KeyError) as error:
+    except (IndexError, KeyError, ValueError) as error:
         raise CorruptMetadataError("a Parquet footer is truncated or damaged") from error
 
 
@@ -103,11 +104,8 @@ class _Reader:
         return self.data[self.at - size : self.at]
 
     def varint(self) -> int:
-        value = shift = 0
-        while (byte := self.byte()) & 0x80:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-        return value | byte << shift
+        value, self.at = read_varint(self.data, self.at)
+        return value
 
     def zigzag(self) -> int:
         value = self.varint()
@@ -122,7 +120,7 @@ def _write_struct(out: bytearray, struct: Struct) -> None:
             out.append((field - last) << 4 | wire)
         else:
             out.append(wire)
-            _write_varint(out, _zigzag(field))
+            write_varint(out, _zigzag(field))
         last = field
         if kind not in (TRUE, FALSE):
             _write_value(out, kind, value)
@@ -131,11 +129,11 @@ def _write_struct(out: bytearray, struct: Struct) -> None:
 
 def _write_value(out: bytearray, kind: int, value: Any) -> None:
     if kind in (I16, I32, I64):
-        _write_varint(out, _zigzag(value))
+        write_varint(out, _zigzag(value))
     elif kind in (TRUE, FALSE):
         out.append(TRUE if value else FALSE)
     elif kind == BINARY:
-        _write_varint(out, len(value))
+        write_varint(out, len(value))
         out += value
     elif kind == STRUCT:
         _write_struct(out, value)
@@ -152,13 +150,13 @@ def _write_list(out: bytearray, element: int, values: list[Any]) -> None:
         out.append(len(values) << 4 | element)
     else:
         out.append(0xF0 | element)
-        _write_varint(out, len(values))
+        write_varint(out, len(values))
     for value in values:
         _write_value(out, element, value)
 
 
 def _write_map(out: bytearray, key: int, value: int, pairs: list[tuple[Any, Any]]) -> None:
-    _write_varint(out, len(pairs))
+    write_varint(out, len(pairs))
     if pairs:
         out.append(key << 4 | value)
     for k, v in pairs:
@@ -168,10 +166,3 @@ def _write_map(out: bytearray, key: int, value: int, pairs: list[tuple[Any, Any]
 
 def _zigzag(value: int) -> int:
     return value << 1 if value >= 0 else (-value << 1) - 1
-
-
-def _write_varint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)

@@ -39,8 +39,8 @@ from lakemeta.hudi.metadata_table.hfile_format import (
     protobuf_bytes,
     protobuf_ints,
     read_block,
-    read_varint,
 )
+from lakemeta.varint import read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

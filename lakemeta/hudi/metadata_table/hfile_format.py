@@ -17,6 +17,7 @@ import attrs
 
 from lakemeta import unpack
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.varint import read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,20 +180,6 @@ def _protobuf_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             position += length
         else:
             raise ValueError(f"wire type {kind} is not used here")
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """(value, next position) of a protobuf varint."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a varint is too long")
 
 
 def read_hadoop_vint(data: bytes, position: int) -> tuple[int, int]:

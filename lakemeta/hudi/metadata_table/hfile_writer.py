@@ -29,6 +29,7 @@ from lakemeta.hudi.metadata_table.hfile_format import (
     TRAILER_SIZE,
     IndexEntry,
 )
+from lakemeta.varint import write_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -152,12 +153,12 @@ def _index_entry(entry: IndexEntry) -> bytes:
 def _file_info(info: Mapping[str, bytes]) -> bytes:
     pairs = (_protobuf([(1, key.encode()), (2, value)]) for key, value in info.items())
     message = _protobuf([(1, pair) for pair in pairs])
-    return b"PBUF" + _varint(len(message)) + message
+    return b"PBUF" + _with_length(message)
 
 
 def _trailer(fields: Iterable[tuple[int, int | bytes]]) -> bytes:
     message = _protobuf(fields)
-    head = TRAILER_MAGIC + _varint(len(message)) + message
+    head = TRAILER_MAGIC + _with_length(message)
     return head.ljust(TRAILER_SIZE - 4, b"\0") + struct.pack(">I", MAJOR_VERSION)
 
 
@@ -165,19 +166,18 @@ def _protobuf(fields: Iterable[tuple[int, int | bytes]]) -> bytes:
     out = bytearray()
     for number, value in fields:
         if isinstance(value, int):
-            out += _varint(number << 3) + _varint(value)
+            write_varint(out, number << 3)
+            write_varint(out, value)
         else:
-            out += _varint(number << 3 | 2) + _varint(len(value)) + value
+            write_varint(out, number << 3 | 2)
+            out += _with_length(value)
     return bytes(out)
 
 
-def _varint(value: int) -> bytes:
+def _with_length(data: bytes) -> bytes:
     out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    write_varint(out, len(data))
+    return bytes(out + data)
 
 
 def _hadoop_vint(value: int) -> bytes:

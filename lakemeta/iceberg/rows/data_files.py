@@ -171,7 +171,7 @@ def _open_avro(data: bytes, where: str) -> OpenFile:
 
     def blocks(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = [part for part in parts if part[0] in columns]
-        for rows in _batched(avro.read_record_blocks(data, where, limit)[1]):
+        for rows in _bounded_batches(avro.read_record_blocks(data, where, limit)[1]):
             arrays = [_array([row[name] for row in rows], field, via) for name, field, via in wanted]
             fields = pa.schema([field for _, field, _ in wanted])
             yield pa.RecordBatch.from_struct_array(_rows(arrays, fields, len(rows)))
@@ -203,7 +203,7 @@ def _array(values: list[Any], field: pa.Field, via: Convert) -> pa.Array:
     return pa.array(values if via is None else list(map(via, values)), field.type)
 
 
-def _batched(blocks: Iterable[tuple[int, list[Any]]]) -> Iterator[list[Any]]:
+def _bounded_batches(blocks: Iterable[tuple[int, list[Any]]]) -> Iterator[list[Any]]:
     """Records of blocks, whose sizes in bytes are known, in batches of bounded rows and bytes."""
     held: list[Any] = []
     size = 0

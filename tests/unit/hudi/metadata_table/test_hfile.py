@@ -21,9 +21,9 @@ from lakemeta.hudi.metadata_table.hfile_format import (
     TRAILER_SIZE,
     corrupt,
     read_hadoop_vint,
-    read_varint,
 )
 from lakemeta.hudi.metadata_table.hfile_writer import BLOCK_SIZE, write_hfile
+from lakemeta.varint import read_varint
 
 SCHEMA = '"string"'
 ENTRIES = [(b"a", b"1"), (b"b", b""), (b"c" * 200, b"3" * 1000)]
