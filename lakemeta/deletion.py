@@ -2,16 +2,16 @@
 
 Rules of this module:
 
-1. Nobody else calls a storage's ``delete_many`` or ``delete_tree``; ``tests/unit/test_deletion.py`` reads the sources
-   for it. A door is made for what one caller may delete, and is picklable: workers get it as it is.
+1. No other module calls a storage's ``delete_many`` or ``delete_tree``; ``tests/unit/test_deletion.py`` reads the code
+   for that. A door is made for what one caller may delete, and is picklable: workers get it as it is.
 2. A file goes only if it lies strictly below the door's base, if no part of the way there is empty, ``.`` or
    ``..`` or has a NUL in it, and if the door permits its shape. A directory goes whole under the same rules, by a
    permission of its own. The base itself never goes.
-3. No symbolic link lies on the way from the base to what is deleted: what is behind one may belong to somebody else.
+3. No symbolic link lies on the way from the base to what is deleted: what is behind one may belong to others.
    The base itself may be reached through links. Deleting a link deletes the link.
 4. All paths of a call are proven before the first of them is deleted. Each directory is looked up once a call.
 
-Somebody who replaces a directory by a link between the proof and the deletion, and so may write to the table, is not
+A process that replaces a directory by a link between the proof and the deletion, and so may write to the table, is not
 kept out.
 """
 

@@ -45,7 +45,7 @@ class OptionError(LakemetaError, ValueError):
 
     @classmethod
     def unknown(cls, name: str, known: Iterable[str]) -> OptionError:
-        """The error for an option nobody knows; it names the nearest known one."""
+        """The error for an unknown option; it names the nearest known one."""
         near = get_close_matches(name, list(known), n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         return cls(f"unknown option {name}{hint}")

@@ -1,4 +1,4 @@
-"""Reading JSON that may be anybody's: what the parser takes and others trip over later is refused at once."""
+"""Reading JSON of any origin: what the parser takes and others trip over later is refused at once."""
 
 from __future__ import annotations
 

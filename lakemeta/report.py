@@ -21,7 +21,7 @@ Json = Any
 
 @attrs.frozen(slots=True)
 class Outcome:
-    """What became of one file: deleted, absent (counts as done: somebody deleted it before) or failed."""
+    """What became of one file: deleted, absent (counts as done: it was deleted before) or failed."""
 
     path: str
     status: Status

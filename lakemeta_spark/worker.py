@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class Task:
     """The work of every task of a wave: the broadcast function, the driver's version, how often Spark tries.
 
-    ``ended`` takes the numbers of tasks that have ended, if somebody on the driver wants to hear of them.
+    ``ended`` takes the numbers of tasks that have ended, if the driver listens to them.
     """
 
     fn: Broadcast[Any]

@@ -105,7 +105,7 @@ class IcebergTable:
         Raises:
             StalePlanError: a file of the plan is no longer in the table; nothing was changed.
             CommitConflictError: another commit touched the same files; the new files have been removed.
-            CommitStateUnknownError: nobody can say whether a commit happened; nothing was removed.
+            CommitStateUnknownError: it is unknown whether a commit happened; nothing was removed.
             UnsupportedFeatureError: the table cannot be changed by lakemeta.
         """
         from lakemeta.iceberg.rewrite.apply import apply_rewrite

@@ -73,7 +73,7 @@ class ColumnStats:
 
 @attrs.frozen
 class Seen:
-    """What was seen of a column's values in one row group; None if nobody looked, or there is none."""
+    """What was seen of a column's values in one row group; None if it was not looked at, or there is none."""
 
     nulls: int | None = None
     nans: int | None = None

@@ -23,7 +23,7 @@ _OFFSET: Final = 1
 
 @attrs.frozen
 class PageIndex:
-    """Of one column chunk: ``what`` its pages hold, as bytes (empty if nobody counted), and ``where`` they are."""
+    """Of one column chunk: ``what`` its pages hold, as bytes (empty if not counted), and ``where`` they are."""
 
     what: bytes
     where: thrift.Struct

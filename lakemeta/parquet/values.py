@@ -1,6 +1,6 @@
 """What a Parquet footer does not say of columns, found by looking at their values: NaNs, signs of zeros, long bounds.
 
-Paths are those of leaf columns outside lists and maps; inside, nobody asks for bounds.
+Paths are those of leaf columns outside lists and maps; inside, no bounds are asked for.
 """
 
 from __future__ import annotations

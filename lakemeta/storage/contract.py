@@ -11,7 +11,7 @@ and such a path.
    ``walk`` promises no order. What vanishes while it is listed may be left out.
 3. ``read`` gives whole contents and ``read_range`` a part, which is shorter where the file ends. A missing
    file raises PathNotFoundError. What ``open_input`` and ``open_output`` give raises OSError from then on.
-4. ``create`` is atomic and fails with PathExistsError if the path is taken: nobody ever sees a part of the
+4. ``create`` is atomic and fails with PathExistsError if the path is taken: no reader ever sees a part of the
    content, and of two creators exactly one wins. After any other StorageError it is unknown whether the
    file is there. A store that cannot promise this raises UnsupportedFeatureError.
 5. ``replace`` puts new content at a path that may exist; readers see the old or the new content.
@@ -19,7 +19,7 @@ and such a path.
    what the store says is worth retrying. It deletes files only, never a directory. A store that cannot tell
    an absent file from one it has just deleted says ``deleted``.
 7. ``delete_tree`` removes a directory and everything below it; absent is fine.
-8. A store that is a ConditionalStorage too can replace a file only if nobody else has replaced it meanwhile.
+8. A store that is a ConditionalStorage too can replace a file only if no other writer has replaced it meanwhile.
 9. Checksum side files of Hadoop's local file system (``.name.crc``) are not listed, and go with their file.
    Directories that a new file needs are made.
 10. ``resolve`` gives the path of a directory without symbolic links on the way, there or not; a store that has none
@@ -99,7 +99,7 @@ class Storage(Protocol):
         ...
 
     def open_output(self, path: str) -> BinaryIO:
-        """A binary writer to a path nobody else uses; the content is there once it is closed."""
+        """A binary writer to a path that no other writer uses; the content is there once it is closed."""
         ...
 
     def create(self, path: str, data: bytes) -> None:

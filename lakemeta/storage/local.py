@@ -28,7 +28,7 @@ class LocalStorage:
     """The disks of this machine.
 
     A symbolic link to a directory is a directory to ``list_dir``, which was given its name, but ``walk`` and
-    ``delete_tree`` never go through one: what is behind it may belong to somebody else, and may be a circle.
+    ``delete_tree`` never go through one: what is behind it may belong to others, and may be a circle.
     Deleting a link deletes the link.
 
     A crash may leave a temporary file ``.<token>.lakemeta-tmp``. Hudi and Iceberg do not take it for one of
@@ -136,7 +136,7 @@ class LocalStorage:
                 try:
                     shutil.rmtree(path)
                 except FileNotFoundError:
-                    continue  # somebody else removes the same things; what they left is still to do
+                    continue  # another process removes the same things; what they left is still to do
 
     def resolve(self, path: str) -> str:
         """The path with every symbolic link on the way followed, as far as that leads anywhere."""
@@ -256,7 +256,7 @@ def _link(temporary: str, path: str) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # NFS repeats a link request whose answer was lost, and then reports our own file as somebody else's.
+        # NFS repeats a link request whose answer was lost, and then reports our own file as that of another.
         if Path(temporary).stat().st_nlink != 2:
             raise PathExistsError(f"cannot create {path}: it exists") from None
     except OSError as error:

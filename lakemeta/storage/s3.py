@@ -64,7 +64,7 @@ class S3Storage(FsspecStorage):
                 entries += [_directory_entry(bucket, found) for found in page.get("CommonPrefixes", ())]
                 entries += _files(bucket, page)
                 if not entries and page.get("Contents"):
-                    return []  # only its marker object: an empty directory that somebody made
+                    return []  # only its marker object: an empty directory that was made on purpose
         if not entries:
             raise PathNotFoundError(f"cannot list {path}: there is nothing in it")
         return sorted(entries, key=lambda entry: entry.path)

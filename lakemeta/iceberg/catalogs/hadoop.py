@@ -88,7 +88,7 @@ class HadoopTableOperations:
     def commit(self, base: LoadedTable, new: TableMetadata) -> None:
         """Create the next version, then move the hint and remove metadata files that left the log.
 
-        Raises CommitConflictError if somebody else created that version, CommitStateUnknownError if the
+        Raises CommitConflictError if another writer created that version, CommitStateUnknownError if the
         storage failed and the version may be there, CorruptMetadataError as :func:`files_to_delete`.
         """
         if self._loaded is None or base.location != self._loaded.location:

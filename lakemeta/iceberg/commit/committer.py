@@ -52,7 +52,7 @@ def commit(operations: TableOperations, change: Change, env: Environment) -> Sna
 
     Raises CommitConflictError when the change is no longer allowed or the retries are used up: manifests
     and manifest lists of all attempts are gone then. Raises CommitStateUnknownError, with nothing removed,
-    when nobody can say whether the commit happened.
+    when it is unknown whether the commit happened.
     """
     written: list[str] = []
     door = metadata_door(operations.storage, metadata_folder(operations))

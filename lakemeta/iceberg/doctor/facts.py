@@ -28,7 +28,7 @@ class IcebergFacts:
 
     ``small_files`` are data files below the size at which a rewrite with default options would leave them alone.
     ``footers_read`` says into how many Parquet files it was looked: at most 100 of those that lakemeta wrote, or that
-    came with a snapshot nobody knows any more. ``lost_rows`` are rows of these that parquet-java never reads.
+    came with a snapshot that is no longer known. ``lost_rows`` are rows of these that parquet-java never reads.
     """
 
     location: str

@@ -58,7 +58,7 @@ _DECODE_AHEAD: Final = 4 * 1024 * 1024  # and up to this size its first batch is
 _FETCHERS: Final = 2
 _MOST_THREADS: Final = 8  # two row groups of four bundles are encoded at a time
 _PACKING: Final = Packing()
-_SHUFFLE_PARTITIONS: Final = 200  # what spark.sql.shuffle.partitions is unless somebody says otherwise
+_SHUFFLE_PARTITIONS: Final = 200  # what spark.sql.shuffle.partitions is by default
 
 _Part = tuple["tuple[Value, ...]", pa.Table]  # rows of one partition
 

@@ -48,7 +48,7 @@ class GroupProgress:
         self._bytes = sum(self._left.values())
 
     def read(self, group: int, size: int) -> None:
-        """So many bytes of a group's input have been worked on; raises LakemetaError once nobody wants more."""
+        """So many bytes of a group's input have been worked on; raises LakemetaError once no more is wanted."""
         if self._stopped:
             raise LakemetaError("the rewrite was interrupted; run it again")
         with self._lock:
@@ -137,7 +137,7 @@ class GroupRuns:
 def rewrite_here(
     job: RewriteJob, finished: dict[int, RewrittenGroup], progress: GroupProgress, groups: Sequence[RewriteGroup]
 ) -> Iterator[RewrittenGroup | Failure]:
-    """Rewrite groups in this process; ``finished`` takes what is written, also if nobody asks for the result."""
+    """Rewrite groups in this process; ``finished`` takes what is written, also if the result is never asked for."""
     for group in groups:
         try:
             result = rewrite_group(job, group, read=partial(progress.read, group.group))

@@ -39,7 +39,7 @@ class Inputs:
 def find_inputs(
     place: Place, metadata: TableMetadata, job: JobOptions, rewrites: Sequence[Rewrite], executor: Executor | None
 ) -> Inputs:
-    """The groups of a plan, with all deletes that apply to their files by now.
+    """The groups of a plan, with all deletes that apply to their files now.
 
     Raises StalePlanError if a file or partition spec is gone, CorruptMetadataError if rows would be lost or doubled.
     """

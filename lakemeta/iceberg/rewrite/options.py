@@ -59,7 +59,7 @@ class JobOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> JobOptions:
-        """Read the options of the job; raises OptionError for one that nobody knows, or in the engine's words."""
+        """Read the options of the job; raises OptionError for an unknown one, or in the engine's words."""
         strategy = _strategy(options)
         packing = split_combine.OPTIONS if split_combine.is_asked_for(options) else (*rewrite.OPTIONS, "planner")
         given.reject_unknown(options, (*packing, *_JOB, *(_SORT if strategy == "sort" else ())))

@@ -7,11 +7,11 @@ Rules of this module:
 
 1. Only files whose names are those of this run are deleted, and none whose name is that of a committed file. Names
    and not paths are compared: a path may be spelled in several ways, and attempts never share a name.
-2. Nobody calls this while groups are written or where the state of a commit is unknown.
+2. This is not called while groups are written or where the state of a commit is unknown.
 3. Attempts at one group write the same rows to the same directories, so those of the group's new files are listed. The
    whole data location is walked where they do not tell: for a group without result, and for the object storage
    layout, whose directories are hashes of the names.
-4. The rewrite is over by now, well or not: strays that stay are told and raise nothing.
+4. The rewrite is over, well or not: strays that stay are reported and raise nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which types of columns in files can be read as which types of a table (spec: "Schema Evolution", "Appendix A").
 
-Arrow casts far more, such as numbers to text. But nobody can have changed a column of a table like that: then its id
+Arrow casts far more, such as numbers to text. But no column of a table can have been changed like that: then its id
 was given to another column, and the values are not the column's.
 """
 

@@ -72,7 +72,7 @@ def inputs_by_path(tasks: Iterable[FileScanTask], sequence_number: int) -> dict[
     """The live files to rewrite by their location, in a snapshot with this sequence number.
 
     Raises CorruptMetadataError for a file that is live twice: its rows count twice, and one of its two entries would
-    go with the other. Also for one with a data sequence number that nobody can have given out: which deletes apply
+    go with the other. Also for one with a data sequence number that cannot have been given out: which deletes apply
     would change with the number that the new files get. And for a delete file that is listed as a data file.
     """
     found: dict[str, FileScanTask] = {}

@@ -1,4 +1,4 @@
-"""Taking keys off a JSON object, so that what nobody took survives as extras."""
+"""Taking keys off a JSON object, so that what was not taken survives as extras."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def is_primitive(kind: Type) -> bool:
 
 
 def primitive_from_name(name: str) -> Type:
-    """The type that metadata spells ``name``; raises UnsupportedFeatureError for a name nobody knows."""
+    """The type that metadata spells ``name``; raises UnsupportedFeatureError for an unknown name."""
     if name in _NAMES or _GEO.fullmatch(name):
         return PrimitiveType(name)
     if match := _FIXED.fullmatch(name):
