@@ -18,7 +18,7 @@ from lakemeta.iceberg.spec.types import StructType
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SAME: Final = {"int": "number", "long": "number", "float": "real", "double": "real", "fixed": "bytes"}
+_SAME: Final = {"int": "number", "long": "number", "float": "real", "double": "real"}
 # Names by the format version from which every writer has them, as all engines have written them.
 _LIST: Final = {
     1: ("manifest_path", "manifest_length", "partition_spec_id"),
