@@ -14,7 +14,8 @@ from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.manifests.codec import read_manifest_list
 from lakemeta.iceberg.manifests.delete_entries import scan_delete_manifest
 from lakemeta.iceberg.manifests.fast_reader import scan_manifest
-from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions, partition_json, plan_groups
+from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite.groups import RewriteGroup, partition_json
 from lakemeta.iceberg.scan.file_tasks import plan_files
 from lakemeta.iceberg.spec.metadata_json import load_metadata
 

@@ -18,8 +18,9 @@ from support.iceberg_cases import CASES, DATA, Case, unpack
 
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.manifests.codec import read_manifest, read_manifest_list
-from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions, plan_groups
 from lakemeta.iceberg.rewrite.group_rewriter import RewriteJob, RewrittenGroup, rewrite_group
+from lakemeta.iceberg.rewrite.groups import RewriteGroup
 from lakemeta.iceberg.rewrite.row_order import ZOrder, parse_row_order
 from lakemeta.iceberg.rows.projection import LINEAGE
 from lakemeta.iceberg.scan.file_tasks import FileScanTask, plan_files

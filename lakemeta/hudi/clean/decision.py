@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.hudi.clean.boundary import Scope, clean_scope, commits_since_clean, earliest_to_retain
-from lakemeta.hudi.clean.rules import CleanContext
+from lakemeta.hudi.clean.context import CleanContext
 from lakemeta.hudi.clean.savepoints import partitions_named
 from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline.failed_writes import failed_writes

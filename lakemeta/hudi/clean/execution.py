@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from lakemeta.deletion import Door
     from lakemeta.executor import Executor
-    from lakemeta.hudi.clean.rules import CleanContext
+    from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.files.names import BaseFile, LogFile
     from lakemeta.hudi.timeline.instant_writer import InstantWriter
     from lakemeta.hudi.timeline.locks import TableLock

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lakemeta.executor import Executor
+    from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.clean.partitions import FileRow
-    from lakemeta.hudi.clean.rules import CleanContext
     from lakemeta.hudi.files.place import Place
     from lakemeta.hudi.timeline.state import TableState
 

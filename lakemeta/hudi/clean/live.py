@@ -26,7 +26,8 @@ from lakemeta.hudi.view.file_groups import build_file_groups
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lakemeta.hudi.clean.rules import CleanContext, Verdict
+    from lakemeta.hudi.clean.context import CleanContext
+    from lakemeta.hudi.clean.rules import Verdict
     from lakemeta.hudi.view.file_groups import FileGroup
 
 _WHY: Final = {

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakemeta.executor import Executor
+    from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.clean.partitions import PartitionRow
-    from lakemeta.hudi.clean.rules import CleanContext
     from lakemeta.hudi.files.place import Place
     from lakemeta.hudi.metadata_table.files import FilesPartition, Piece, PieceReader
 

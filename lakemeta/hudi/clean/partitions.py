@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lakemeta.deletion import Links
 from lakemeta.errors import UnsupportedFeatureError
-from lakemeta.hudi.clean.rules import CleanContext, PartitionPlan, plan_partition
+from lakemeta.hudi.clean.rules import PartitionPlan, plan_partition
 from lakemeta.hudi.view.listing import (
     BATCH,
     LeftOut,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lakemeta.executor import Executor
+    from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.storage import Entry, Storage
 
 

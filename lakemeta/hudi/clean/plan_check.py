@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lakemeta.deletion import Door
     from lakemeta.executor import Executor
-    from lakemeta.hudi.clean.rules import CleanContext
+    from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.timeline.action_metadata import CleanerPlan
     from lakemeta.hudi.timeline.state import TableState
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakemeta.executor import Executor
+    from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.clean.failed_deletions import FailedDeletion
     from lakemeta.hudi.clean.partitions import PartitionRow
-    from lakemeta.hudi.clean.rules import CleanContext
     from lakemeta.hudi.files.place import Place
     from lakemeta.hudi.timeline.action_metadata import CleanMetadata
     from lakemeta.hudi.timeline.state import TableState

@@ -23,11 +23,12 @@ import attrs
 
 from lakemeta.hudi.clean.savepoints import advice, doubt
 from lakemeta.hudi.options import Policy
-from lakemeta.hudi.view.file_groups import FileGroup, FileSlice, View, build_file_groups
+from lakemeta.hudi.view.file_groups import FileGroup, FileSlice, build_file_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.timeline.action_metadata import CompactionOperation
 
 SUPERSEDED: Final = "superseded"
@@ -41,28 +42,6 @@ SAVEPOINT: Final = "pinned_by_savepoint"
 COMPACTION: Final = "pinned_by_pending_compaction"
 REPLACED_RETAINED: Final = "replaced_but_retained"
 UNCOMMITTED: Final = "not_committed"
-
-
-@attrs.frozen
-class CleanContext:
-    """Everything about the table that planning one partition needs; small, and shipped to workers.
-
-    ``earliest`` is the earliest commit to retain ("" if there is none). ``replaced`` maps (partition, file id) to the
-    instant of the replace commit, ``savepointed`` a file name to the savepoint that pins it, ``needed`` (partition,
-    file id) to the operation of a pending (log) compaction, ``pinned`` a partition to the names that savepoints pin in
-    it, with the savepoint, and ``savepoint_partitions`` each savepoint to the partitions in which it names a file.
-    """
-
-    policy: Policy
-    earliest: str
-    versions_retained: int
-    view: View
-    replaced: Mapping[tuple[str, str], str]
-    savepointed: Mapping[str, str]
-    needed: Mapping[tuple[str, str], CompactionOperation]
-    drop_savepointed: bool = False
-    pinned: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
-    savepoint_partitions: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(slots=True)

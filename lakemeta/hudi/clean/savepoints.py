@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from lakemeta.hudi.clean.rules import CleanContext
+    from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.timeline.state import TableState
     from lakemeta.hudi.view.file_groups import FileGroup, FileSlice
 

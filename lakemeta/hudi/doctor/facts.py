@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lakemeta.executor import Executor
-    from lakemeta.hudi.clean.rules import CleanContext
+    from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.files.place import Place
     from lakemeta.hudi.timeline.state import TableState
     from lakemeta.storage import Storage

@@ -20,7 +20,7 @@ from lakemeta.hudi.metadata_table.rollback import ROLLBACK_SUFFIX
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.plan_origin import refuse_foreign
 from lakemeta.hudi.rollback.execution import RolledBack, roll_back
-from lakemeta.hudi.rollback.planner import PLAN_KIND, FailedWrite, failed_write, pending_rollbacks
+from lakemeta.hudi.rollback.planner import PLAN_KIND, failed_write, pending_rollbacks
 from lakemeta.hudi.timeline.failed_writes import is_alive, pending_writes
 from lakemeta.hudi.timeline.heartbeats import read_heartbeats
 from lakemeta.hudi.timeline.instant_writer import InstantWriter
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.hudi.files.place import Place
+    from lakemeta.hudi.rollback.failed_write import FailedWrite
     from lakemeta.hudi.timeline.instant_writer import Clock
     from lakemeta.hudi.timeline.state import TableState
     from lakemeta.plan import Plan

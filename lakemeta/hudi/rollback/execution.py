@@ -30,7 +30,7 @@ from lakemeta.hudi.files.layout import HEARTBEAT_FOLDER, MARKER_FOLDER
 from lakemeta.hudi.files.logs import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakemeta.hudi.files.names import LogFile, parse_log_file
 from lakemeta.hudi.metadata_table.sync import check_rollback, newest_time, sync_rollback
-from lakemeta.hudi.rollback.planner import FailedWrite, check_not_executing
+from lakemeta.hudi.rollback.planner import check_not_executing
 from lakemeta.hudi.timeline.heartbeats import Heartbeat, read_heartbeats
 from lakemeta.hudi.timeline.instants import Instant, Timeline, parse_instant
 from lakemeta.hudi.timeline.loading import load_timeline
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.hudi.files.place import Place
     from lakemeta.hudi.options import CleanOptions
+    from lakemeta.hudi.rollback.failed_write import FailedWrite
     from lakemeta.hudi.timeline.instant_writer import InstantWriter
     from lakemeta.hudi.timeline.locks import TableLock
     from lakemeta.report import Outcome

@@ -30,7 +30,7 @@ from lakemeta.paths import inside
 
 if TYPE_CHECKING:
     from lakemeta.hudi.files.place import Place
-    from lakemeta.hudi.rollback.planner import FailedWrite
+    from lakemeta.hudi.rollback.failed_write import FailedWrite
     from lakemeta.hudi.timeline.rollback_metadata import RollbackRequest
     from lakemeta.hudi.timeline.state import TableState
 

@@ -16,12 +16,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import attrs
-
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.hudi.files.layout import MARKER_FOLDER
 from lakemeta.hudi.metadata_table.leftovers import read_leftovers
 from lakemeta.hudi.options import FailedWrites
+from lakemeta.hudi.rollback.failed_write import FailedWrite
 from lakemeta.hudi.rollback.plan_check import check_marker_folder, check_write
 from lakemeta.hudi.rollback.requests import Marker, listing_requests, marker_requests, parse_marker
 from lakemeta.hudi.timeline.action_metadata import decode_commit
@@ -62,30 +61,6 @@ class _Chosen(NamedTuple):
 
     writes: tuple[Instant, ...]
     heartbeats: Mapping[str, int]
-
-
-@attrs.frozen
-class FailedWrite:
-    """A write to undo: how, by which rollback if one was begun, and all files (store path -> bytes) near it."""
-
-    plan: RollbackPlan
-    rollback: Instant | None
-    sizes: Mapping[str, int]
-
-    @property
-    def instant(self) -> str:
-        """The requested time of the write."""
-        return self.plan.instant
-
-    def deletes(self, root: str) -> Iterator[tuple[str, str, str]]:
-        """The partition, the path as the rollback names it and the store path of every file that goes."""
-        for request in self.plan.requests:
-            for file in request.files:
-                yield request.partition, file, inside(root, file)
-
-    def blocks(self) -> list[tuple[str, str, str]]:
-        """The slices that get a rollback block: partition, file id, instant of the slice."""
-        return sorted((r.partition, r.file_id, r.base_instant) for r in self.plan.requests if r.log_blocks)
 
 
 def plan_rollback(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakemeta.environment import Environment
     from lakemeta.events import Progress
     from lakemeta.executor import Executor
-    from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup
+    from lakemeta.iceberg.rewrite.groups import RewriteGroup
     from lakemeta.iceberg.rewrite.outcome import Result
     from lakemeta.iceberg.rewrite.planner import Place
     from lakemeta.iceberg.spec.table_metadata import TableMetadata

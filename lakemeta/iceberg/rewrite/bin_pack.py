@@ -6,20 +6,18 @@ entry order. Partitions come in the order of their first file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 import attrs
 
-from lakemeta import binpack, plan
+from lakemeta import binpack
 from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg.manifests.delete_entries import partition_key, referenced_data_file
+from lakemeta.iceberg.rewrite.groups import RewriteGroup
 from lakemeta.iceberg.rewrite.verdict import Verdict, group_of
 from lakemeta.iceberg.rows.row_account import check_entry
 from lakemeta.iceberg.spec import options as given
-from lakemeta.iceberg.spec import values
-from lakemeta.iceberg.spec.locations import within
 from lakemeta.iceberg.spec.transforms import java_float
-from lakemeta.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -121,47 +119,6 @@ class RewriteOptions:
         return max(self.target_file_size_bytes, min(estimate, self.max_output_size))
 
 
-@attrs.frozen(slots=True, hash=False)
-class RewriteGroup:
-    """Files to rewrite together into ``expected_outputs`` files of partition spec ``spec_id``.
-
-    ``partition`` is a tuple of the table's default spec, all None if files of other specs are in it.
-    """
-
-    group: int
-    partition: tuple[Value, ...]
-    spec_id: int
-    tasks: tuple[FileScanTask, ...] = attrs.field(repr=lambda tasks: f"<{len(tasks)} files>")
-    bytes: int
-    split_size: int
-    expected_outputs: int
-    max_output_size: int
-
-    def __str__(self) -> str:
-        first, more = self.tasks[0].data_file.file_path, len(self.tasks) - 1
-        rest = f" and {count_of(more, 'more file')}" if more else ""
-        return f"group {self.group} ({first}{rest})"
-
-    def to_operation(self, metadata: TableMetadata, wholly_matching: int | None = None) -> plan.Rewrite:
-        """The group as an operation of a plan file; paths are relative where they lie under the table.
-
-        ``wholly_matching`` is how many of its files hold only rows that match the filter, None without a filter.
-        """
-        deletes = {within(metadata.location, d.file_path) for task in self.tasks for d in task.deletes}
-        return plan.Rewrite(
-            group=self.group,
-            partition=partition_json(self.partition, metadata),
-            spec_id=self.spec_id,
-            inputs=[within(metadata.location, task.data_file.file_path) for task in self.tasks],
-            deletes=sorted(deletes),
-            bytes=self.bytes,
-            expected_outputs=self.expected_outputs,
-            split_size=self.split_size,
-            max_output_size=self.max_output_size,
-            wholly_matching=wholly_matching,
-        )
-
-
 def plan_groups(metadata: TableMetadata, tasks: Iterable[FileScanTask], options: RewriteOptions) -> list[RewriteGroup]:
     """The groups to rewrite, in the order in which to rewrite them.
 
@@ -229,13 +186,6 @@ def number(groups: Sequence[RewriteGroup], order: JobOrder) -> list[RewriteGroup
     key, _, direction = order.partition("-")
     ordered = sorted(groups, key=keys[key], reverse=direction == "desc") if key in keys else groups
     return [attrs.evolve(group, group=i) for i, group in enumerate(ordered)]
-
-
-def partition_json(partition: tuple[Value, ...], metadata: TableMetadata) -> dict[str, Any]:
-    """A partition of the default spec by field name, in JSON values (dates as text)."""
-    types = metadata.partition_types(metadata.default_spec_id)
-    fields = zip(metadata.spec.fields, types, partition, strict=True)
-    return {field.name: values.to_json(kind, value) for field, kind, value in fields}
 
 
 def _pack(tasks: Sequence[FileScanTask], options: RewriteOptions) -> list[list[FileScanTask]]:

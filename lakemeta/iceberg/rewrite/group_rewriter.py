@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from lakemeta.iceberg.manifests.entries import DataFile
-    from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup
+    from lakemeta.iceberg.rewrite.groups import RewriteGroup
     from lakemeta.iceberg.rewrite.row_order import RowOrder
     from lakemeta.iceberg.rows.data_files import FilePart
     from lakemeta.iceberg.rows.projection import Projection

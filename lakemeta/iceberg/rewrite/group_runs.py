@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakemeta.deletion import Door
     from lakemeta.executor import Executor
-    from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup
+    from lakemeta.iceberg.rewrite.groups import RewriteGroup
     from lakemeta.iceberg.rewrite.options import JobOptions
 
     RewriteBatch = Callable[[Sequence[RewriteGroup]], Iterator["RewrittenGroup | Failure"]]

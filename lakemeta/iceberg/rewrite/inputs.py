@@ -9,7 +9,7 @@ import attrs
 from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFeatureError
 from lakemeta.iceberg.manifests.lines import check_snapshots
 from lakemeta.iceberg.manifests.store import read_snapshot
-from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup
+from lakemeta.iceberg.rewrite.groups import RewriteGroup
 from lakemeta.iceberg.rewrite.planner import branch_head
 from lakemeta.iceberg.rows.row_account import inputs_by_path
 from lakemeta.iceberg.scan.stored_scan import scan

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakemeta.iceberg.manifests.entries import DataFile
-    from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup
     from lakemeta.iceberg.rewrite.group_rewriter import RewrittenGroup
+    from lakemeta.iceberg.rewrite.groups import RewriteGroup
     from lakemeta.iceberg.spec.table_metadata import Snapshot
     from lakemeta.plan import Plan
 

@@ -12,7 +12,7 @@ from lakemeta.iceberg.filters.expressions import TRUE, Expression
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.filters.strict import all_rows_match
 from lakemeta.iceberg.rewrite import bin_pack, split_combine
-from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions
+from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions
 from lakemeta.iceberg.rewrite.options import JobOptions
 from lakemeta.iceberg.rewrite.row_order import row_order
 from lakemeta.iceberg.rewrite.split_combine import SplitCombineOptions
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lakemeta.executor import Executor
     from lakemeta.iceberg.catalogs.operations import TableOperations
+    from lakemeta.iceberg.rewrite.groups import RewriteGroup
     from lakemeta.iceberg.rewrite.verdict import Verdict
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata

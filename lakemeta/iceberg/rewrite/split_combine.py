@@ -14,11 +14,11 @@ from lakemeta import binpack
 from lakemeta.iceberg.rewrite.bin_pack import (
     DEFAULT_TARGET_FILE_SIZE,
     TARGET_FILE_SIZE,
-    RewriteGroup,
     check_output_spec,
     group_by_partition,
     number,
 )
+from lakemeta.iceberg.rewrite.groups import RewriteGroup
 from lakemeta.iceberg.rewrite.verdict import Verdict, group_of
 from lakemeta.iceberg.scan.splits import SPLITTABLE, Packing, well_defined_offsets
 from lakemeta.iceberg.spec import options as given

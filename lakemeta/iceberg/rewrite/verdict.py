@@ -9,7 +9,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup
+    from lakemeta.iceberg.rewrite.groups import RewriteGroup
 
 Reason = Literal[
     # of bin-pack, for a file that is rewritten

@@ -7,7 +7,8 @@ import pytest
 from support.builders import at, base, log, sized, timeline
 
 from lakemeta.hudi.clean import rules as clean
-from lakemeta.hudi.clean.rules import CleanContext, plan_partition
+from lakemeta.hudi.clean.context import CleanContext
+from lakemeta.hudi.clean.rules import plan_partition
 from lakemeta.hudi.options import Policy
 from lakemeta.hudi.timeline.action_metadata import CompactionOperation
 from lakemeta.hudi.view.file_groups import View

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from support.iceberg_values import data_file, delete_file, spec, table, task
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
-from lakemeta.iceberg.rewrite.bin_pack import OPTIONS, RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite.bin_pack import OPTIONS, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite.groups import RewriteGroup
 from lakemeta.iceberg.spec.options import fraction, reject_unknown, small, truth, whole
 from lakemeta.plan import operation_to_json
 

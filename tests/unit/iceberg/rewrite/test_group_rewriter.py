@@ -18,8 +18,9 @@ from support.iceberg_tables import SmallTable, create_table, encoded
 from lakemeta.errors import CorruptMetadataError, StorageError, UnsupportedFeatureError
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.manifests.entries import DataFile, FileContent
-from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup, RewriteOptions, plan_groups
+from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions, plan_groups
 from lakemeta.iceberg.rewrite.group_rewriter import RewriteJob, RewrittenGroup, rewrite_group
+from lakemeta.iceberg.rewrite.groups import RewriteGroup
 from lakemeta.iceberg.rewrite.row_order import parse_row_order
 from lakemeta.iceberg.rows.arrow import arrow_schema
 from lakemeta.iceberg.scan.file_tasks import FileScanTask

@@ -17,8 +17,8 @@ from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeat
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.manifests.entries import DataFile, FileContent
-from lakemeta.iceberg.rewrite.bin_pack import RewriteGroup
 from lakemeta.iceberg.rewrite.group_rewriter import RewriteJob, rewrite_group
+from lakemeta.iceberg.rewrite.groups import RewriteGroup
 from lakemeta.iceberg.scan.file_tasks import FileScanTask
 from lakemeta.iceberg.spec.schema import Schema
 from lakemeta.iceberg.spec.table_metadata import TableMetadata
