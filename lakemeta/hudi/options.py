@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import attrs
 
 from lakemeta.errors import OptionError
+from lakemeta.typed_text import truth, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +38,7 @@ class FailedWrites(StrEnum):
     NEVER = "NEVER"
 
 
-_WHOLE: Final = re.compile("[0-9]{1,9}")  # Java's int, of at most nine digits, more than any option needs
+_MOST: Final = 999_999_999  # fits Java's int, and is more than any option needs
 
 
 @attrs.frozen(slots=True)
@@ -51,15 +52,7 @@ class _Option:
 
 
 def _whole(name: str, text: str) -> int:
-    if not _WHOLE.fullmatch(text):
-        raise OptionError(f"{name}={text} is no whole number from 0 to 999999999")
-    return int(text)
-
-
-def _truth(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"{name}={text} is neither true nor false")
-    return text.lower() == "true"
+    return whole(name, text, 0, _MOST)
 
 
 def _text(_: str, text: str) -> str:
@@ -129,20 +122,20 @@ _OPTIONS: Final = (
         _whole,
         "hoodie.cleaner.fileversions.retained",
     ),
-    _Option("incremental", "hoodie.clean.incremental.enabled", _truth, "hoodie.cleaner.incremental.mode"),
+    _Option("incremental", "hoodie.clean.incremental.enabled", truth, "hoodie.cleaner.incremental.mode"),
     _Option(
         "failed_writes",
         "hoodie.clean.failed.writes.policy",
         _choice(FailedWrites),
         "hoodie.cleaner.policy.failed.writes",
     ),
-    _Option("allow_multiple", "hoodie.clean.multiple.enabled", _truth, "hoodie.clean.allow.multiple"),
+    _Option("allow_multiple", "hoodie.clean.multiple.enabled", truth, "hoodie.clean.allow.multiple"),
     _Option("trigger_strategy", "hoodie.clean.trigger.strategy", _text),
     _Option("trigger_max_commits", "hoodie.clean.trigger.max.commits", _whole, "hoodie.clean.max.commits"),
     _Option(
         "delete_bootstrap_base",
         "hoodie.clean.delete.bootstrap.base.file",
-        _truth,
+        truth,
         "hoodie.cleaner.delete.bootstrap.base.file",
     ),
     _Option(
@@ -161,7 +154,7 @@ _OPTIONS: Final = (
     _Option("empty_clean_interval_hours", "hoodie.write.empty.clean.interval.hours", _whole),
     _Option("heartbeat_interval_ms", "hoodie.client.heartbeat.interval_in_ms", _whole),
     _Option("heartbeat_misses", "hoodie.client.heartbeat.tolerable.misses", _whole),
-    _Option("rollback_by_markers", "hoodie.rollback.using.markers", _truth),
+    _Option("rollback_by_markers", "hoodie.rollback.using.markers", truth),
     _Option("concurrency_mode", "hoodie.write.concurrency.mode", _text),
     _Option("lock_provider", "hoodie.write.lock.provider", _text),
     _Option("lock_retries", "hoodie.write.lock.client.num_retries", _whole),
@@ -175,18 +168,18 @@ _OPTIONS: Final = (
         _whole,
         "hoodie.write.lock.storage.heartbeat.poll.secs",
     ),
-    _Option("drop_savepointed", "lakemeta.clean.drop-savepointed-partitions", _truth),
+    _Option("drop_savepointed", "lakemeta.clean.drop-savepointed-partitions", truth),
     _Option("timezone", "lakemeta.timeline.timezone", _zone),
     # The rest changes no plan; a writer's configuration may carry it.
-    _Option(None, "hoodie.clean.automatic", _truth),
+    _Option(None, "hoodie.clean.automatic", truth),
     _Option(None, "hoodie.clean.parallelism", _whole, "hoodie.cleaner.parallelism"),
-    _Option(None, "hoodie.clean.async.enabled", _truth, "hoodie.clean.async"),
+    _Option(None, "hoodie.clean.async.enabled", truth, "hoodie.clean.async"),
     _Option(None, "hoodie.prewrite.cleaner.policy", _text),
     *(_Option(None, f"hoodie.write.lock.{name}", _text) for name in _OTHER_LOCK_OPTIONS),
     _Option(None, "hoodie.rollback.parallelism", _whole),
-    _Option(None, "hoodie.archive.automatic", _truth),
-    _Option(None, "hoodie.archive.beyond.savepoint", _truth),
-    _Option(None, "hoodie.metadata.enable", _truth),
+    _Option(None, "hoodie.archive.automatic", truth),
+    _Option(None, "hoodie.archive.beyond.savepoint", truth),
+    _Option(None, "hoodie.metadata.enable", truth),
 )
 _BY_NAME: Final = {name: option for option in _OPTIONS for name in (option.name, option.older) if name}
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from lakemeta.errors import OptionError
+from lakemeta.typed_text import truth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,5 @@ def _value(name: str, own: str, text: str) -> Any:
             raise OptionError(f"the storage option {name} is not a JSON object")
         return value
     if own in _FLAGS or own == "path_style":
-        if text.lower() not in {"true", "false"}:
-            raise OptionError(f"the storage option {name} is {text!r}; it must be true or false")
-        return text.lower() == "true"
+        return truth(name, text)
     return text

@@ -51,16 +51,6 @@ def file_suffix(partition: str, file_name: str) -> str:
     return id64(partition_key(partition)) + id128(file_name)
 
 
-def column_stats_key(column: str, partition: str, file_name: str) -> str:
-    """The key of a column_stats record."""
-    return id64(column) + file_suffix(partition, file_name)
-
-
-def partition_stats_key(column: str, partition: str) -> str:
-    """The key of a partition_stats record."""
-    return id64(column) + id64(partition_key(partition))
-
-
 def file_group_index(key: str, groups: int) -> int:
     """Which of ``groups`` file groups, ordered by file id, holds a key: Java's String.hashCode, abs and %."""
     if groups == 1:

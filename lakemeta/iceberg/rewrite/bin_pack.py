@@ -18,6 +18,7 @@ from lakemeta.iceberg.rewrite.verdict import Verdict, group_of
 from lakemeta.iceberg.rows.row_account import check_entry
 from lakemeta.iceberg.spec import options as given
 from lakemeta.iceberg.spec.transforms import java_float
+from lakemeta.typed_text import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,7 +65,7 @@ class RewriteOptions:
     min_input_files: int = 5
     rewrite_all: bool = False
     max_file_group_size_bytes: int = _GROUP_BYTES
-    max_file_group_input_files: int = given.LONG_MAX
+    max_file_group_input_files: int = LONG_MAX
     delete_file_threshold: int = 2**31 - 1
     delete_ratio_threshold: float = 0.3
     rewrite_job_order: JobOrder = "none"
@@ -83,7 +84,7 @@ class RewriteOptions:
             min_input_files=given.small(options, "min-input-files", 5),
             rewrite_all=given.truth(options, "rewrite-all", False),
             max_file_group_size_bytes=given.whole(options, "max-file-group-size-bytes", _GROUP_BYTES),
-            max_file_group_input_files=given.whole(options, "max-file-group-input-files", given.LONG_MAX),
+            max_file_group_input_files=given.whole(options, "max-file-group-input-files", LONG_MAX),
             delete_file_threshold=given.small(options, "delete-file-threshold", 2**31 - 1),
             delete_ratio_threshold=given.fraction(options, "delete-ratio-threshold", 0.3),
             rewrite_job_order=_job_order(options.get("rewrite-job-order", "none")),

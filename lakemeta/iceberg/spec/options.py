@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, TypeVar
 
+from lakemeta import typed_text
 from lakemeta.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 T = TypeVar("T")
-_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)  # Java takes no blanks or underscores
 _INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 
 
 def reject_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
@@ -22,17 +20,9 @@ def reject_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
         raise OptionError.unknown(name, known)
 
 
-def whole(options: Mapping[str, str], name: str, default: T, *, largest: int = LONG_MAX) -> int | T:
+def whole(options: Mapping[str, str], name: str, default: T, *, largest: int = typed_text.LONG_MAX) -> int | T:
     """A whole number of at most ``largest``."""
-    text = options.get(name)
-    if text is None:
-        return default
-    if not _WHOLE.fullmatch(text):
-        raise OptionError(f"'{name}' is set to {text} but must be a whole number")
-    value = int(text)
-    if not -largest - 1 <= value <= largest:
-        raise OptionError(f"'{name}' is set to {text} but must be at most {largest}")
-    return value
+    return typed_text.whole(name, options[name], -largest - 1, largest) if name in options else default
 
 
 def small(options: Mapping[str, str], name: str, default: T) -> int | T:
@@ -42,18 +32,12 @@ def small(options: Mapping[str, str], name: str, default: T) -> int | T:
 
 def fraction(options: Mapping[str, str], name: str, default: float) -> float:
     """A number with a fraction."""
-    try:
-        return float(options.get(name, default))
-    except ValueError:
-        raise OptionError(f"'{name}' is set to {options[name]} but must be a number") from None
+    return typed_text.number(name, options[name]) if name in options else default
 
 
 def truth(options: Mapping[str, str], name: str, default: bool) -> bool:
     """True or false; unlike Java, which takes any other text for false, other texts are refused."""
-    text = options.get(name, str(default)).lower()
-    if text not in ("true", "false"):
-        raise OptionError(f"'{name}' is set to {options[name]} but must be true or false")
-    return text == "true"
+    return typed_text.truth(name, options[name]) if name in options else default
 
 
 def check(holds: bool, message: str) -> None:

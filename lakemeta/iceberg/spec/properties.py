@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakemeta.errors import OptionError
+from lakemeta.typed_text import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,13 +12,7 @@ if TYPE_CHECKING:
 
 def int_property(properties: Mapping[str, str], name: str, default: int) -> int:
     """A whole number; raises OptionError naming the property if its text is none."""
-    text = properties.get(name)
-    if text is None:
-        return default
-    try:
-        return int(text)
-    except ValueError:
-        raise OptionError(f"table property {name} is {text!r}; set it to a whole number") from None
+    return whole(name, properties[name]) if name in properties else default
 
 
 def bool_property(properties: Mapping[str, str], name: str, default: bool) -> bool:

@@ -18,6 +18,7 @@ from lakemeta.iceberg.spec.transforms import murmur3_32
 from lakemeta.iceberg.spec.types import BOOLEAN, UNKNOWN, ListType, MapType, StructType
 from lakemeta.iceberg.write.rollover import BufferLimits
 from lakemeta.parquet.footer import WriteOptions
+from lakemeta.typed_text import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -140,12 +141,9 @@ def _bloom_filters(properties: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 def _bloom_filter(properties: Mapping[str, str], column: str, limit: int) -> dict[str, Any]:
     """Size a filter: by the number of distinct values if it is given, and never above ``limit`` bytes."""
     name = f"{_PARQUET}bloom-filter-fpp.column.{column}"
-    try:
-        fpp = float(properties.get(name, "0.01"))
-    except ValueError:
-        raise OptionError(f"table property {name} is {properties[name]!r}; set it to a number") from None
+    fpp = number(name, properties.get(name, "0.01"))
     if not 0 < fpp < 1:
-        raise OptionError(f"table property {name} is {fpp}; set it between 0 and 1")
+        raise OptionError(f"'{name}' is set to {fpp} but must lie between 0 and 1")
     fits = max(1, int(-limit * math.log(1 - fpp ** (1 / 8))))
     wanted = int_property(properties, f"{_PARQUET}bloom-filter-ndv.column.{column}", fits)
     return {"ndv": max(1, min(fits, wanted)), "fpp": fpp}

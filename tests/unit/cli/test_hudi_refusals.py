@@ -73,8 +73,11 @@ def test_unknown_instant(refused: Callable[..., str], table: TableFiles) -> None
     ("arguments", "words"),
     [
         (("--set", "hoodie.clean.commit.retained=1"), "did you mean hoodie.clean.commits.retained?"),
-        (("--set", "hoodie.clean.commits.retained=one"), "hoodie.clean.commits.retained=one is no whole number"),
-        (("--set", "hoodie.clean.commits.retained=-1"), "is no whole number"),
+        (
+            ("--set", "hoodie.clean.commits.retained=one"),
+            "'hoodie.clean.commits.retained' is set to one but must be a whole number",
+        ),
+        (("--set", "hoodie.clean.commits.retained=-1"), "must be from 0 to 999999999"),
         (("--set", "hoodie.clean.policy=ALL"), "is none of KEEP_LATEST_COMMITS"),
         (("--set", "hoodie.clean.commits.retained"), "is not KEY=VALUE"),
         (("--set", "=1"), "is not KEY=VALUE"),

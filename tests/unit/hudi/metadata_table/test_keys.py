@@ -35,14 +35,13 @@ def test_a_table_without_partitions_is_a_dot() -> None:
     assert keys.partition_key("") == "."
     assert keys.partition_path(".") == ""
     assert keys.partition_path(keys.partition_key("a/b")) == "a/b"
-    assert keys.partition_stats_key("c", "").endswith(keys.id64("."))
 
 
 def test_every_key_about_a_file_ends_alike() -> None:
-    """Column, then partition, then file."""
-    key = keys.column_stats_key("val", "p1", "f.parquet")
-    assert key == keys.id64("val") + keys.id64("p1") + keys.id128("f.parquet")
-    assert key[-keys.FILE_SUFFIX_LENGTH :] == keys.file_suffix("p1", "f.parquet")
+    """Partition, then file; column statistics have their column before it."""
+    assert keys.file_suffix("p1", "f.parquet") == keys.id64("p1") + keys.id128("f.parquet")
+    assert len(keys.file_suffix("p1", "f.parquet")) == keys.FILE_SUFFIX_LENGTH
+    assert keys.file_suffix("", "f").startswith(keys.id64("."))
 
 
 @pytest.mark.parametrize(

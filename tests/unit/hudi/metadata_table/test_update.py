@@ -12,7 +12,7 @@ from lakemeta.hudi.files.logs import BlockType, LogBlock, read_blocks
 from lakemeta.hudi.metadata_table.deltacommit import encode_deltacommit, new_log_file, read_precedent
 from lakemeta.hudi.metadata_table.hfile import open_hfile
 from lakemeta.hudi.metadata_table.hfile_writer import write_hfile
-from lakemeta.hudi.metadata_table.keys import column_stats_key, file_group_index, file_suffix
+from lakemeta.hudi.metadata_table.keys import file_group_index, file_suffix, id64
 from lakemeta.hudi.metadata_table.merge import RawRecord
 from lakemeta.hudi.metadata_table.records import RecordSchema, decode_deleted_keys
 from lakemeta.hudi.metadata_table.slices import Slice, Validity, newest_slices
@@ -74,7 +74,7 @@ def decode(update: GroupUpdate, by: RecordSchema) -> dict[str, dict]:
 
 def column_stats(column: str, partition: str, name: str, by: RecordSchema, deleted: bool = False) -> tuple[str, dict]:
     record = {"fileName": name, "columnName": column, "minValue": 7, "isDeleted": deleted}
-    return column_stats_key(column, partition, name), {"type": 3, "ColumnStatsMetadata": record}
+    return id64(column) + file_suffix(partition, name), {"type": 3, "ColumnStatsMetadata": record}
 
 
 def raw(records: dict[str, dict], by: RecordSchema) -> dict[str, RawRecord]:

@@ -220,7 +220,10 @@ def test_an_operation_of_a_plan() -> None:
         ({"min-input-files": "five"}, "'min-input-files' is set to five but must be a whole number"),
         ({"min-input-files": " 5"}, "'min-input-files' is set to  5 but must be a whole number"),
         ({"min-input-files": "1_0"}, "'min-input-files' is set to 1_0 but must be a whole number"),
-        ({"min-input-files": "3000000000"}, "'min-input-files' is set to 3000000000 but must be at most 2147483647"),
+        (
+            {"min-input-files": "3000000000"},
+            "'min-input-files' is set to 3000000000 but must be from -2147483648 to 2147483647",
+        ),
         ({"rewrite-all": "yes"}, "'rewrite-all' is set to yes but must be true or false"),
         ({"rewrite-job-order": "random"}, "Invalid rewrite job order name: random"),
     ],
