@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("lakemeta", "lakemeta_spark")
@@ -135,13 +135,23 @@ def room(module: str) -> tuple[str, str] | None:
     return None
 
 
-@pytest.mark.parametrize("module", [m for m in modules() if room(m)])
-def test_arrows_between_rooms_run_one_way(module: str) -> None:
+def arrows(
+    wrong: Callable[[str], Iterable[str]], *, typing: bool = False, of: Callable[[str], object] = bool
+) -> dict[str, list[str]]:
+    """By module, what it imports of what ``wrong`` gives for it; only modules ``of`` which something is asked."""
+    found = {m: [n for n in sorted(imports(m, typing=typing)) if starts(n, wrong(m))] for m in modules() if of(m)}
+    return {module: names for module, names in found.items() if names}
+
+
+def test_arrows_between_rooms_run_one_way() -> None:
     """A module imports its own room and rooms below it, also for type checkers."""
-    package, own = room(module) or ("", "")
-    order = ROOMS[package]
-    above = order[order.index(own) + 1 :]
-    assert not [name for name in imports(module, typing=True) if starts(name, [f"{package}.{up}" for up in above])]
+
+    def above(module: str) -> list[str]:
+        package, own = room(module) or ("", "")
+        order = ROOMS[package]
+        return [f"{package}.{up}" for up in order[order.index(own) + 1 :]]
+
+    assert not arrows(above, typing=True, of=room)
 
 
 def test_the_rooms_are_there() -> None:
@@ -150,11 +160,13 @@ def test_the_rooms_are_there() -> None:
         assert {found[1] for found in map(room, modules()) if found and found[0] == package} == set(order)
 
 
-@pytest.mark.parametrize("module", [m for m in modules() if m.startswith("lakemeta.") and not room(m)])
-def test_shared_modules_know_no_format(module: str) -> None:
+def test_shared_modules_know_no_format() -> None:
     """What both formats use knows neither; the command line and its start know both."""
-    if not starts(module, [*ROOMS, "lakemeta.cli", "lakemeta.__main__"]):
-        assert not [name for name in imports(module, typing=True) if starts(name, [*ROOMS, "lakemeta.cli"])]
+
+    def shared(module: str) -> bool:
+        return module.startswith("lakemeta.") and not starts(module, [*ROOMS, "lakemeta.cli", "lakemeta.__main__"])
+
+    assert not arrows(lambda _: [*ROOMS, "lakemeta.cli"], typing=True, of=shared)
 
 
 def test_no_module_imports_itself_by_others() -> None:
@@ -166,43 +178,41 @@ def test_no_module_imports_itself_by_others() -> None:
     assert not left
 
 
-@pytest.mark.parametrize("module", modules())
-def test_formats_never_meet(module: str) -> None:
+@pytest.mark.parametrize(
+    ("own", "other"), [("lakemeta.hudi", "lakemeta.iceberg"), ("lakemeta.iceberg", "lakemeta.hudi")]
+)
+def test_formats_never_meet(own: str, other: str) -> None:
     """Hudi and Iceberg import neither each other nor the command line; they meet in Plan and Report."""
-    for own, other in (("lakemeta.hudi", "lakemeta.iceberg"), ("lakemeta.iceberg", "lakemeta.hudi")):
-        if starts(module, [own]):
-            assert not [n for n in imports(module, typing=True) if starts(n, [other, "lakemeta.cli"])]
+    assert not arrows(lambda _: [other, "lakemeta.cli"], typing=True, of=lambda module: starts(module, [own]))
 
 
-@pytest.mark.parametrize("module", [m for m in modules() if is_pure(m)])
-def test_pure_modules_touch_nothing(module: str) -> None:
+def test_pure_modules_touch_nothing() -> None:
     """A module that does not say "(I/O)" at its head is a function of its inputs.
 
     No storage, clock, randomness, threads or logging, and no module that says it does such things.
     """
-    assert not [name for name in imports(module) if starts(name, TOUCH_THE_WORLD)]
-    assert not [name for name in imported_modules(module) if says_io(name)]
+    assert not arrows(lambda _: TOUCH_THE_WORLD, of=is_pure)
+    impure = {m: [name for name in imported_modules(m) if says_io(name)] for m in modules() if is_pure(m)}
+    assert not {module: names for module, names in impure.items() if names}
 
 
-@pytest.mark.parametrize("module", [m for m in modules() if m.startswith("lakemeta.") or m == "lakemeta"])
-def test_core_knows_no_spark(module: str) -> None:
+def test_core_knows_no_spark() -> None:
     """lakemeta imports neither its Spark adapter nor pyspark."""
-    assert not [n for n in imports(module) if starts(n, ["lakemeta_spark", "pyspark"])]
+    assert not arrows(lambda _: ["lakemeta_spark", "pyspark"], of=lambda module: starts(module, ["lakemeta"]))
 
 
-@pytest.mark.parametrize("module", [m for m in modules() if m.startswith("lakemeta_spark")])
-def test_spark_adapter_knows_no_format(module: str) -> None:
+def test_spark_adapter_knows_no_format() -> None:
     """The Spark adapter imports the executor contract and the errors, nothing else of lakemeta."""
     allowed = ["lakemeta.executor", "lakemeta.errors", "lakemeta_spark"]
-    used = [n for n in imports(module) if starts(n, ["lakemeta"])]
-    assert not [n for n in used if not starts(n, allowed) and n not in ("lakemeta", "lakemeta.__version__")]
+    found = arrows(lambda _: ["lakemeta"], of=lambda module: starts(module, ["lakemeta_spark"]))
+    used = {name for names in found.values() for name in names if not starts(name, allowed)}
+    assert used <= {"lakemeta", "lakemeta.__version__"}
 
 
-@pytest.mark.parametrize("module", [m for m in modules() if not m.startswith("lakemeta.cli")])
-def test_nothing_imports_the_command_line(module: str) -> None:
+def test_nothing_imports_the_command_line() -> None:
     """The command line is the outermost layer."""
-    names = imports(module)
-    assert module == "lakemeta.__main__" or not [n for n in names if starts(n, ["lakemeta.cli"])]
+    found = arrows(lambda _: ["lakemeta.cli"], of=lambda module: not starts(module, ["lakemeta.cli"]))
+    assert found.keys() <= {"lakemeta.__main__"}
 
 
 def test_only_the_remote_storage_imports_fsspec() -> None:
