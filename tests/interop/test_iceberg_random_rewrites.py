@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("default")]
 
-TABLES = int(os.environ.get("LAKEMETA_INTEROP_TABLES", "8"))
+TABLES = int(os.environ.get("LAKEMETA_INTEROP_TABLES", "6"))
 SEED = int(os.environ.get("LAKEMETA_INTEROP_SEED", "1"))
 
 
