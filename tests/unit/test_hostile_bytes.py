@@ -169,6 +169,7 @@ def bomb(schema: dict[str, Any], raw: bytes, count: int) -> bytes:
     return b"".join((header, LONG(count), LONG(len(packed)), packed, b"s" * 16))
 
 
+@pytest.mark.slow
 def test_a_small_file_has_few_records_and_values() -> None:
     """A value is two hundred times its byte in memory: a file that is small and unpacks to millions is refused.
 

@@ -223,6 +223,7 @@ DAMAGE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(DAMAGE, st.sampled_from(PLANNERS))
 def test_one_damaged_number_loses_no_row(
