@@ -40,7 +40,7 @@ from support.iceberg_tables import create_table
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
-from lakemeta.iceberg.rewrite.planner import Place
+from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.storage import LocalStorage
 from lakemeta_spark import SparkExecutor

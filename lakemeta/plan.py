@@ -12,26 +12,32 @@ import io
 import json
 from collections import defaultdict
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from lakemeta import __version__
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.json_text import parse_json
-from lakemeta.plan_fields import check_header, check_operation
+from lakemeta.plan_fields import check_header
+from lakemeta.plan_operations import (
+    Delete,
+    DeletePartition,
+    Json,
+    Keep,
+    Operation,
+    operation_from_json,
+    operation_to_json,
+)
 from lakemeta.words import count_of, html_table, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PLAN_VERSION: Final = 1
-
-Json = Any  # a value that json.dumps takes
-
-
-def _strings(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(values)
+# A plan may have a million lines: the encoder is made once, not once a line.
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @attrs.frozen(slots=True)
@@ -43,111 +49,6 @@ class SummaryRow:
     reason: str
     files: int
     bytes: int
-
-
-_Counted = tuple[tuple[str, str, str], int, int]  # (partition, action, reason), files, bytes
-
-
-@attrs.frozen(slots=True)
-class _OneFile:
-    """An operation on one file; ``path`` is relative to the table root where the file lies under it."""
-
-    op: ClassVar[str]
-    partition: str
-    path: str
-    size: int
-    reason: str
-    by: str | None = None
-
-    @property
-    def sort_key(self) -> tuple[str, int, str]:
-        """Order in the plan: by partition, then path."""
-        return (self.partition, 0, self.path)
-
-    @property
-    def counted(self) -> _Counted:
-        """What it adds to the summary of a plan."""
-        return (self.partition, self.op, self.reason), 1, self.size
-
-
-@attrs.frozen(slots=True)
-class Delete(_OneFile):
-    """Delete one file."""
-
-    op: ClassVar[str] = "delete"
-
-
-@attrs.frozen(slots=True)
-class Keep(_OneFile):
-    """A file that stays, and why; only explained plans carry these, and applying ignores them."""
-
-    op: ClassVar[str] = "keep"
-
-
-@attrs.frozen(slots=True)
-class DeletePartition:
-    """Remove the directory of a dropped partition with everything in it, after its planned files."""
-
-    op: ClassVar[str] = "delete_partition"
-    partition: str
-    path: str
-    reason: str
-    by: str | None = None
-
-    @property
-    def sort_key(self) -> tuple[str, int, str]:
-        """Order in the plan: after the files of its partition."""
-        return (self.partition, 1, self.path)
-
-    @property
-    def counted(self) -> _Counted:
-        """What it adds to the summary of a plan."""
-        return (self.partition, "drop directory", self.reason), 0, 0
-
-
-@attrs.frozen(slots=True)
-class Rewrite:
-    """Rewrite one group of data files into ``expected_outputs`` files; ``bytes`` is the size of its inputs.
-
-    ``wholly_matching`` says of a plan with a filter how many inputs hold only rows that match it, for certain.
-    """
-
-    op: ClassVar[str] = "rewrite"
-    group: int
-    partition: Mapping[str, Json]
-    spec_id: int
-    inputs: tuple[str, ...] = attrs.field(converter=_strings)
-    deletes: tuple[str, ...] = attrs.field(converter=_strings)
-    bytes: int
-    expected_outputs: int
-    split_size: int | None = None
-    max_output_size: int | None = None
-    wholly_matching: int | None = None
-
-    @property
-    def sort_key(self) -> tuple[str, int, str]:
-        """Order in the plan: by group number, the order in which groups are rewritten."""
-        return ("", self.group, "")
-
-    @property
-    def counted(self) -> _Counted:
-        """What it adds to the summary of a plan."""
-        partition = "/".join(f"{name}={value}" for name, value in self.partition.items())
-        into = f"into {count_of(self.expected_outputs, 'file')}{self._matching}"
-        return (partition, self.op, into), len(self.inputs), self.bytes
-
-    @property
-    def _matching(self) -> str:
-        if self.wholly_matching is None:
-            return ""
-        return "; all rows match" if self.wholly_matching == len(self.inputs) else "; some rows may not match"
-
-
-Operation = Delete | Keep | DeletePartition | Rewrite
-_OPERATIONS: Final[dict[str, Any]] = {c.op: c for c in (Delete, Keep, DeletePartition, Rewrite)}
-# A plan may have a million lines: field names are looked up and the encoder is made once, not once a line.
-_FIELDS: Final = {kind: tuple(field.name for field in attrs.fields(kind)) for kind in _OPERATIONS.values()}
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @attrs.frozen
@@ -200,7 +101,7 @@ class PlanHeader:
 
 
 def _in_plan_order(operations: Iterable[Operation]) -> tuple[Operation, ...]:
-    return tuple(sorted(operations, key=_sort_key))
+    return tuple(sorted(operations, key=attrgetter("sort_key")))
 
 
 @attrs.frozen
@@ -213,12 +114,12 @@ class Plan:
     @property
     def files(self) -> int:
         """Number of files that would be deleted or rewritten."""
-        return sum(_files(op) for op in self.operations)
+        return sum(op.changed[0] for op in self.operations)
 
     @property
     def bytes(self) -> int:
         """Bytes of the files that would be deleted or rewritten."""
-        return sum(_bytes(op) for op in self.operations)
+        return sum(op.changed[1] for op in self.operations)
 
     @property
     def is_empty(self) -> bool:
@@ -276,31 +177,6 @@ class Plan:
         return cls(header, [operation_from_json(o, n) for n, o in enumerate(objects[1:-1], 2)])
 
 
-def operation_to_json(op: Operation) -> dict[str, Json]:
-    """One operation line as a JSON object; optional fields only where they have a value."""
-    line: dict[str, Json] = {"op": op.op}
-    for name in _FIELDS[type(op)]:
-        value = getattr(op, name)
-        if value is not None:
-            line[name] = value
-    return line
-
-
-def operation_from_json(line: Mapping[str, Json], number: int) -> Operation:
-    """Read one operation line; raises CorruptMetadataError naming the line if it is not a known operation."""
-    fields = dict(line)
-    op = fields.pop("op", "")
-    kind = _OPERATIONS.get(op) if isinstance(op, str) else None
-    if kind is None:
-        raise CorruptMetadataError(f"line {number} of the plan is not an operation this lakemeta knows")
-    check_operation(op, fields, number)
-    try:
-        operation: Operation = kind(**fields)
-    except TypeError as error:
-        raise CorruptMetadataError(f"line {number} of the plan is not a whole operation: {error}") from error
-    return operation
-
-
 def _check_end(lines: list[str], objects: list[dict[str, Json]]) -> None:
     end = objects[-1]
     if end.get("end") is not True:
@@ -322,19 +198,3 @@ def _parse(line: str, number: int) -> dict[str, Json]:
 
 def _line(value: Mapping[str, Json]) -> str:
     return _encode(value) + "\n"
-
-
-def _sort_key(op: Operation) -> tuple[str, int, str]:
-    return op.sort_key
-
-
-def _files(op: Operation) -> int:
-    if isinstance(op, Rewrite):
-        return len(op.inputs)
-    return 1 if isinstance(op, Delete) else 0
-
-
-def _bytes(op: Operation) -> int:
-    if isinstance(op, Rewrite):
-        return op.bytes
-    return op.size if isinstance(op, Delete) else 0

@@ -35,8 +35,13 @@ def _is_blocks(value: Json) -> bool:
     return type(value) is list and all(type(row) is list and bool(row) and _is_texts(row) for row in value)
 
 
+def _is_whole(value: Json) -> bool:
+    return type(value) is int and -_LONG <= value < _LONG
+
+
 _TEXT: Final[Kind] = ("a string", _is_text)
 _NUMBER: Final[Kind] = ("a whole number", _is_number)
+_WHOLE: Final[Kind] = ("a whole number", _is_whole)
 _TEXTS: Final[Kind] = ("a list of strings", _is_texts)
 _TEXT_MAP: Final[Kind] = ("an object of strings", _is_text_map)
 _FLAG: Final[Kind] = ("true or false", lambda value: type(value) is bool)
@@ -58,6 +63,7 @@ _FILE: Final[dict[str, Kind]] = {**dict.fromkeys(("partition", "path", "reason",
 _OPERATION: Final[dict[str, dict[str, Kind]]] = {
     "delete": _FILE,
     "keep": _FILE,
+    "remove": _FILE,
     "delete_partition": _FILE,
     "rewrite": {
         **dict.fromkeys(("group", "spec_id", "bytes", "expected_outputs"), _NUMBER),
@@ -65,6 +71,18 @@ _OPERATION: Final[dict[str, dict[str, Kind]]] = {
         **dict.fromkeys(("inputs", "deletes"), _TEXTS),
         "partition": _OBJECT,
     },
+    "remove_ref": {**dict.fromkeys(("ref", "reason"), _TEXT), "snapshot_id": _WHOLE},
+    "expire": {
+        **dict.fromkeys(("snapshot_id", "timestamp_ms"), _WHOLE),
+        **dict.fromkeys(("files", "bytes"), _NUMBER),
+        **dict.fromkeys(("reason", "by"), _TEXT),
+    },
+    "rewrite_manifests": {
+        **dict.fromkeys(("spec_id", "bytes", "expected_outputs"), _NUMBER),
+        "content": _TEXT,
+        "inputs": _TEXTS,
+    },
+    "write_statistics": {"snapshot_id": _WHOLE, **dict.fromkeys(("kind", "reason"), _TEXT)},
 }
 
 

@@ -1,4 +1,4 @@
-"""Commands on Iceberg tables."""
+"""Commands on Iceberg tables: two for each of their services, one that plans and one that plans, asks and applies."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakemeta.cli.options import common_options, pairs
+from lakemeta.cli.options import common_options, moment, pairs
 from lakemeta.cli.steps import dry_run_option, finish, out_option, present, wants_apply, yes_option
+from lakemeta.iceberg.services import SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,65 +18,75 @@ if TYPE_CHECKING:
 
     from lakemeta.cli.options import Common
     from lakemeta.iceberg import IcebergTable
+    from lakemeta.iceberg.services import Service
     from lakemeta.plan import Plan
 
     F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _rewrite_options(command: F) -> F:
-    """Add ``--set``, ``--where`` and ``--now``; a rewrite does not depend on the time, but a script may name it."""
+def _service_options(command: F) -> F:
+    """Add ``--set``, ``--where`` and ``--now``."""
     for option in (
-        click.option(
-            "--now", metavar="ISO8601", help="Accepted; a rewrite does not depend on the time.", expose_value=False
-        ),
+        click.option("--now", metavar="ISO8601", help="Count ages from this moment instead of the present."),
         click.option("--where", metavar="EXPR", help="Only files that may hold rows matching this filter."),
-        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of rewrite_data_files."),
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An argument of the procedure."),
     ):
         command = option(command)
     return command
 
 
-@click.command("rewrite-data-files")
-@click.argument("table_url", metavar="TABLE")
-@out_option
-@_rewrite_options
-@common_options
-def plan_rewrite(
-    table_url: str, *, out: Path | None, settings: tuple[str, ...], where: str | None, common: Common
-) -> None:
-    """Plan which small, large or deleted-from data files of an Iceberg table would be rewritten together."""
-    _, plan = _plan(table_url, settings, where, common)
-    present(plan, out, common)
+def planning_command(service: Service) -> click.Command:
+    """``lakemeta plan SERVICE TABLE``."""
+
+    @click.command(service.name, help=f"Plan: {service.does}")
+    @click.argument("table_url", metavar="TABLE")
+    @out_option
+    @_service_options
+    @common_options
+    def command(table_url: str, *, out: Path | None, common: Common, **asked: Any) -> None:
+        _, plan = _plan(service, table_url, common, **asked)
+        present(plan, out, common)
+
+    return command
 
 
-@click.command("rewrite-data-files")
-@click.argument("table_url", metavar="TABLE")
-@yes_option
-@dry_run_option
-@_rewrite_options
-@common_options
-def rewrite(
-    table_url: str, *, yes: bool, dry_run: bool, settings: tuple[str, ...], where: str | None, common: Common
-) -> None:
-    """Rewrite data files of an Iceberg table: plan, show the plan, ask, apply."""
-    table, plan = _plan(table_url, settings, where, common)
-    if wants_apply(plan, common, changes=not plan.is_empty, yes=yes, dry_run=dry_run):
-        apply_plan(table, plan, common)
+def service_command(service: Service) -> click.Command:
+    """``lakemeta SERVICE TABLE``: plan, show the plan, ask, apply."""
+
+    @click.command(service.name, help=f"{service.does} The plan is shown and confirmed first.")
+    @click.argument("table_url", metavar="TABLE")
+    @yes_option
+    @dry_run_option
+    @_service_options
+    @common_options
+    def command(table_url: str, *, yes: bool, dry_run: bool, common: Common, **asked: Any) -> None:
+        table, plan = _plan(service, table_url, common, **asked)
+        if wants_apply(plan, common, changes=not plan.is_empty, yes=yes, dry_run=dry_run):
+            apply_plan(table, plan, common)
+
+    return command
+
+
+PLANNING_COMMANDS = tuple(map(planning_command, SERVICES.values()))
+SERVICE_COMMANDS = tuple(map(service_command, SERVICES.values()))
 
 
 def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
-    """Apply a plan and print what was done; exit code 4 if some groups or commits failed and others did not."""
+    """Apply a plan and print what was done; exit code 4 if a part of it failed."""
     from lakemeta.cli.progress import rewrite_bar
 
-    # On this machine the plan's own options say how many groups are rewritten at a time.
+    # On this machine the plan's own options say how much is done at a time.
     with rewrite_bar() if common.shows_progress else nullcontext() as update:
         report = table.apply(plan, executor=common.elsewhere(), on_progress=update)
     finish(report, common)
 
 
-def _plan(table_url: str, settings: tuple[str, ...], where: str | None, common: Common) -> tuple[IcebergTable, Plan]:
+def _plan(
+    service: Service, table_url: str, common: Common, *, settings: tuple[str, ...], where: str | None, now: str | None
+) -> tuple[IcebergTable, Plan]:
     from lakemeta.iceberg import IcebergTable
 
-    options = pairs(settings, "--set")
+    options, at = pairs(settings, "--set"), moment(now)
     table = IcebergTable.open(table_url, common.storage_options, on_event=common.on_event)
-    return table, table.plan_rewrite_data_files(options, where, executor=common.executor("reading manifests"))
+    plan = table.plan(service.name, options, where, now=at, executor=common.executor("reading metadata"))
+    return table, plan

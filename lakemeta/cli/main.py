@@ -16,7 +16,7 @@ from lakemeta import __version__
 from lakemeta.cli.demo import demo
 from lakemeta.cli.doctor import doctor
 from lakemeta.cli.hudi import clean, plan_clean
-from lakemeta.cli.iceberg import plan_rewrite, rewrite
+from lakemeta.cli.iceberg import PLANNING_COMMANDS, SERVICE_COMMANDS
 from lakemeta.cli.rollback import plan_rollback, rollback
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.errors import LakemetaError
@@ -39,10 +39,9 @@ def plan() -> None:
     """Plan a service and show the plan; nothing is changed."""
 
 
-plan.add_command(plan_clean)
-plan.add_command(plan_rewrite)
-plan.add_command(plan_rollback)
-for command in (apply, clean, demo, doctor, inspect, rewrite, rollback, why):
+for command in (plan_clean, plan_rollback, *PLANNING_COMMANDS):
+    plan.add_command(command)
+for command in (apply, clean, demo, doctor, inspect, rollback, why, *SERVICE_COMMANDS):
     cli.add_command(command)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lakemeta.plan import Delete, DeletePartition, Keep, operation_to_json
+from lakemeta.plan_operations import Delete, DeletePartition, Keep, operation_to_json
 from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakemeta.hudi.files.place import Place
-    from lakemeta.plan import Operation, Plan
+    from lakemeta.plan import Plan
+    from lakemeta.plan_operations import Operation
 
 
 def refuse_foreign(

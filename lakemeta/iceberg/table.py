@@ -1,4 +1,4 @@
-"""An Iceberg table: open it, plan a rewrite of its data files, look at the plan, apply it (I/O).
+"""An Iceberg table: open it, plan a service, look at the plan, apply it (I/O).
 
 What only one service needs is imported where that is called: planning loads no Arrow.
 """
@@ -16,7 +16,10 @@ from lakemeta.errors import PathNotFoundError
 from lakemeta.events import Event, Progress, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.iceberg.catalogs.opening import open_operations
-from lakemeta.iceberg.rewrite.planner import REWRITE_DATA_FILES, Place, plan_rewrite
+from lakemeta.iceberg.catalogs.place import Place
+from lakemeta.iceberg.service.plans import PREFIX
+from lakemeta.iceberg.service.requests import ApplyRequest, PlanRequest
+from lakemeta.iceberg.services import service_named, service_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,6 +70,37 @@ class IcebergTable:
         """The place of the table as the caller named it."""
         return self.place.url
 
+    def plan(
+        self,
+        service: str,
+        options: Mapping[str, str] | None = None,
+        where: str | None = None,
+        *,
+        now: datetime | None = None,
+        executor: Executor | None = None,
+    ) -> Plan:
+        """Plan a service without changing anything; the services are the keys of ``services.SERVICES``.
+
+        ``options`` are the arguments and options of Iceberg's procedure of that name, as texts. ``where`` is for
+        services that take a filter. ``now``, by default the present, is what ages are counted from.
+
+        Raises:
+            OptionError: the service, an option or the filter is unknown, malformed or contradictory.
+            UnsupportedFeatureError: a feature of the table is one that lakemeta does not handle.
+            CorruptMetadataError: the metadata is damaged.
+        """
+        found = service_named(service)
+        env = Environment() if now is None else Environment(now=lambda: now)
+        request = PlanRequest(
+            place=self.place,
+            now_ms=env.now_ms(),
+            options=options or {},
+            where=where,
+            executor=executor or LocalExecutor(),
+        )
+        with working_on(f"plan {service} of {self.url}"):
+            return self._watch.plan(PREFIX + service, lambda: self._explained(partial(found.plan, request)))
+
     def plan_rewrite_data_files(
         self,
         options: Mapping[str, str] | None = None,
@@ -84,10 +118,7 @@ class IcebergTable:
             UnsupportedFeatureError: the table is to hold another format than Parquet.
             CorruptMetadataError: a manifest is damaged.
         """
-        chosen = executor or LocalExecutor()
-        with working_on(f"plan rewrite of {self.url}"):
-            make = partial(plan_rewrite, self.place, options or {}, where, chosen)
-            return self._watch.plan(REWRITE_DATA_FILES, lambda: self._explained(make))
+        return self.plan("rewrite-data-files", options, where, executor=executor)
 
     def apply(
         self,
@@ -97,10 +128,10 @@ class IcebergTable:
         env: Environment | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Report:
-        """Apply a plan: rewrite its groups, commit, and report in the engine's own result names.
+        """Apply a plan of any service, and report in the engine's own result names.
 
-        ``env`` gives time, chance and identifiers, by default the machine's. ``on_progress`` hears, in any thread
-        but one call at a time, how many groups and bytes have been rewritten.
+        ``env`` gives time, random numbers and identifiers, by default the machine's. ``on_progress`` is called, in any
+        thread but one call at a time, with how many groups and bytes have been rewritten.
 
         Raises:
             StalePlanError: a file of the plan is no longer in the table; nothing was changed.
@@ -108,11 +139,12 @@ class IcebergTable:
             CommitStateUnknownError: it is unknown whether a commit happened; nothing was removed.
             UnsupportedFeatureError: the table cannot be changed by lakemeta.
         """
-        from lakemeta.iceberg.rewrite.apply import apply_rewrite
-
-        run = partial(apply_rewrite, self.place, plan, executor, env or Environment(), on_progress)
+        found = service_of(plan)
+        request = ApplyRequest(
+            place=self.place, plan=plan, executor=executor, env=env or Environment(), on_progress=on_progress
+        )
         with working_on(f"apply {plan.header.plan} to {self.url}"):
-            return self._watch.apply(plan.header.plan, lambda: self._explained(run))
+            return self._watch.apply(plan.header.plan, lambda: self._explained(partial(found.apply, request)))
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.place import Place
     from lakemeta.iceberg.filters.expressions import Expression
     from lakemeta.iceberg.manifests.entries import DataFile
-    from lakemeta.iceberg.rewrite.planner import Place
     from lakemeta.iceberg.rewrite.verdict import Reason
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata

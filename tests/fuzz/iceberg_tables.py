@@ -16,7 +16,7 @@ from support.iceberg_tables import create_table, still_env
 
 from lakemeta.errors import LakemetaError, PathNotFoundError
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
-from lakemeta.iceberg.rewrite.planner import Place
+from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.plan import Plan
 

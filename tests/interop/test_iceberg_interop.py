@@ -17,7 +17,7 @@ from support.iceberg_tables import create_table
 from lakemeta.errors import CommitConflictError
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
-from lakemeta.iceberg.rewrite.planner import Place
+from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

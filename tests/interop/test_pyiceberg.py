@@ -14,8 +14,8 @@ from support.iceberg_tables import create_table
 
 from lakemeta.errors import CommitConflictError, OptionError, TableNotFoundError
 from lakemeta.iceberg import IcebergTable
+from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.catalogs.pyiceberg_catalog import CatalogTableOperations
-from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, LakemetaError, StalePlanError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.plan import Delete, DeletePartition, Plan, Rewrite
+from lakemeta.plan import Plan
+from lakemeta.plan_operations import Delete, DeletePartition, Rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -162,9 +162,10 @@ class SmallTable:
             new_snapshot_id(self.env, metadata.snapshots_by_id),
         )
         stored = StoredManifests(self.storage, metadata.specs_by_id)
-        snapshot = commit(self.operations, lambda base: next_snapshot(update, base, stored, new), self.env)
-        assert snapshot
-        return snapshot
+        draft = commit(self.operations, lambda base: next_snapshot(update, base, stored, new), self.env)
+        assert draft
+        assert draft.snapshot
+        return draft.snapshot
 
     def _file(
         self,

@@ -43,9 +43,11 @@ ROOMS = {
         "write",
         "catalogs",
         "commit",
+        "service",
         "rewrite",
         "why",
         "doctor",
+        "services",
         "table",
         "sample",
     ),
@@ -98,6 +100,8 @@ def imports(module: str, *, typing: bool = False, at_top: bool = False) -> froze
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not at_top:
+            found.update({node.value.partition(":")[0]} & modules().keys())  # imported by name when it is called
     return frozenset(found)
 
 

@@ -66,7 +66,7 @@ def test_every_work_on_an_iceberg_table_is_named(tmp_path: Path) -> None:
     table.doctor(executor=listening)
     assert listening.names() == {f"doctor {root}"}
     plan = table.plan_rewrite_data_files({"rewrite-all": "true"}, executor=listening)
-    assert listening.names() == {f"plan rewrite of {root}"}
+    assert listening.names() == {f"plan rewrite-data-files of {root}"}
     file = plan.operations[0].inputs[0]
     table.why(file, executor=listening)
     assert listening.names() == {f"why {file} of {root}"}

@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.plan import Delete, DeletePartition, Keep, Plan, PlanHeader, Rewrite, SummaryRow
+from lakemeta.plan import Plan, PlanHeader, SummaryRow
+from lakemeta.plan_operations import (
+    Delete,
+    DeletePartition,
+    Expire,
+    Keep,
+    Remove,
+    RemoveRef,
+    Rewrite,
+    RewriteManifests,
+    WriteStatistics,
+)
 
 HEADER = PlanHeader("hudi.clean", "/t", 9, "20260101000000000", {"b": "2", "a": "1"}, {"partitions": 1}, "lakemeta x")
 names = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -17,6 +28,11 @@ operations = st.one_of(
     st.builds(Delete, names, names, sizes, names, st.none() | names),
     st.builds(Keep, names, names, sizes, names, st.none() | names),
     st.builds(DeletePartition, names, names, names, st.none() | names),
+    st.builds(Remove, names, names, sizes, names, st.none() | names),
+    st.builds(RemoveRef, names, st.integers(-1, 2**60), names),
+    st.builds(Expire, st.integers(-1, 2**60), sizes, sizes, sizes, names, st.none() | names),
+    st.builds(RewriteManifests, st.integers(0, 9), st.sampled_from(["data", "deletes"]), st.lists(names), sizes, sizes),
+    st.builds(WriteStatistics, st.integers(-1, 2**60), names, names),
     st.builds(
         Rewrite,
         st.integers(0, 99),
@@ -132,7 +148,7 @@ def test_headers_of_others(change: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize("line", [{"op": "shred"}, {}, {"op": "delete"}, {"op": "delete", "where": "here"}])
 def test_operations_of_others(line: dict[str, Any]) -> None:
     """An operation that is unknown or incomplete is refused, with its line."""
-    from lakemeta.plan import operation_from_json
+    from lakemeta.plan_operations import operation_from_json
 
     with pytest.raises(CorruptMetadataError, match="line 4 of the plan is not"):
         operation_from_json(line, 4)

@@ -18,7 +18,8 @@ from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.hudi.timeline.heartbeats import read_heartbeats
 from lakemeta.hudi.timeline.loading import InstantReader, load_state, settled
 from lakemeta.hudi.timeline.times import timezone
-from lakemeta.plan import Delete, DeletePartition, Keep, Operation, Plan, PlanHeader
+from lakemeta.plan import Plan, PlanHeader
+from lakemeta.plan_operations import Delete, DeletePartition, Keep, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

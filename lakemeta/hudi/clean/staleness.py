@@ -25,7 +25,7 @@ from lakemeta.hudi.plan_origin import refuse_foreign
 from lakemeta.hudi.timeline.instants import COMMITS_AND_COMPACTION
 from lakemeta.hudi.timeline.loading import InstantReader
 from lakemeta.hudi.timeline.rollback_metadata import decode_rollback_plan, decode_rolled_back
-from lakemeta.plan import Delete, DeletePartition, Keep
+from lakemeta.plan_operations import Delete, DeletePartition, Keep
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -28,7 +28,7 @@ from lakemeta.hudi.timeline.loading import InstantReader, load_state
 from lakemeta.hudi.timeline.locks import TableLock, table_lock
 from lakemeta.hudi.timeline.rollback_metadata import decode_rolled_back
 from lakemeta.hudi.timeline.times import epoch_ms, timezone
-from lakemeta.plan import Delete, Keep
+from lakemeta.plan_operations import Delete, Keep
 from lakemeta.report import Report, count
 
 if TYPE_CHECKING:

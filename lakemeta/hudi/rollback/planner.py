@@ -33,7 +33,8 @@ from lakemeta.hudi.timeline.times import epoch_ms
 from lakemeta.hudi.view.file_groups import View
 from lakemeta.hudi.view.listing import LeftOut, find_partitions, list_partition
 from lakemeta.paths import inside
-from lakemeta.plan import Delete, Keep, Operation, Plan, PlanHeader
+from lakemeta.plan import Plan, PlanHeader
+from lakemeta.plan_operations import Delete, Keep, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,8 +16,8 @@ from uuid import UUID
 from lakemeta.errors import CommitConflictError, CommitStateUnknownError, LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.catalogs.doors import metadata_door, metadata_folder
+from lakemeta.iceberg.commit.draft import Base, Draft
 from lakemeta.iceberg.commit.retry import RetryPolicy
-from lakemeta.iceberg.commit.snapshot_producer import Base, Draft
 from lakemeta.iceberg.spec.locations import store_path
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lakemeta.deletion import Door
     from lakemeta.environment import Environment
     from lakemeta.iceberg.catalogs.operations import LoadedTable, TableOperations
-    from lakemeta.iceberg.spec.table_metadata import Snapshot
     from lakemeta.storage.contract import Storage
 
 _log = logging.getLogger(__name__)
@@ -43,8 +42,8 @@ def new_snapshot_id(env: Environment, taken: Mapping[int, object]) -> int:
 Change = Callable[[Base], Draft | None]
 
 
-def commit(operations: TableOperations, change: Change, env: Environment) -> Snapshot | None:
-    """Apply and commit a change; returns the new snapshot, None if there was nothing to change.
+def commit(operations: TableOperations, change: Change, env: Environment) -> Draft | None:
+    """Apply and commit a change; returns what was committed, None if there was nothing to change.
 
     ``change`` gives the next version, None if there is nothing to change, and raises CommitConflictError if
     the change is not allowed on top of a version; it is called again for every version that a conflict
@@ -57,13 +56,13 @@ def commit(operations: TableOperations, change: Change, env: Environment) -> Sna
     written: list[str] = []
     door = metadata_door(operations.storage, metadata_folder(operations))
     try:
-        snapshot = _with_retries(operations, door, change, env, written)
+        draft = _with_retries(operations, door, change, env, written)
     except CommitStateUnknownError:
         raise
     except LakemetaError:
         remove_files(door, written)
         raise
-    return snapshot
+    return draft
 
 
 def remove_files(door: Door, locations: Sequence[str]) -> None:
@@ -83,7 +82,7 @@ def remove_files(door: Door, locations: Sequence[str]) -> None:
 
 def _with_retries(
     operations: TableOperations, door: Door, change: Change, env: Environment, written: list[str]
-) -> Snapshot | None:
+) -> Draft | None:
     started = env.now_ms()
     attempt = 0
     while True:
@@ -104,7 +103,7 @@ def _with_retries(
             env.sleep(pause / 1000)
             continue
         remove_files(door, [location for location in written if location not in draft.files])
-        return draft.snapshot
+        return draft
 
 
 def _write_files(storage: Storage, draft: Draft, written: list[str]) -> None:
@@ -123,12 +122,12 @@ def _create(storage: Storage, items: Sequence[tuple[str, bytes]]) -> Iterator[No
 
 
 def _swap(operations: TableOperations, base: LoadedTable, draft: Draft) -> None:
-    """Commit; if the answer was lost, the table itself says whether the snapshot has arrived."""
+    """Commit; if the answer was lost, the table itself says whether the change has arrived."""
     try:
         operations.commit(base, draft.metadata)
     except CommitStateUnknownError as error:
         try:
-            arrived = draft.snapshot.snapshot_id in operations.refresh().metadata.snapshots_by_id
+            arrived = draft.has_arrived(operations.refresh().metadata)
         except LakemetaError:
             raise error from None
         if not arrived:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import CommitConflictError, CorruptMetadataError
+from lakemeta.iceberg.commit.draft import Base, Draft
 from lakemeta.iceberg.commit.manifest_filter import Filtered, Removal, filter_entries, merge_entries
 from lakemeta.iceberg.commit.manifest_merge import MergePolicy, merge_bins
 from lakemeta.iceberg.commit.summary import Changes, totals
@@ -40,24 +41,6 @@ if TYPE_CHECKING:
 
     from lakemeta.iceberg.commit.new_manifests import NewManifests
     from lakemeta.iceberg.commit.snapshot_update import Manifests, SnapshotUpdate
-
-
-@attrs.frozen(slots=True, eq=False)
-class Draft:
-    """A version that could be committed: its metadata, its new snapshot, and its new files by location."""
-
-    metadata: TableMetadata
-    snapshot: Snapshot
-    files: Mapping[str, bytes]
-
-
-@attrs.frozen(slots=True, eq=False)
-class Base:
-    """What a change is applied to: the newest metadata, the location it was read from, and the time (ms)."""
-
-    metadata: TableMetadata
-    location: str
-    now_ms: int
 
 
 @attrs.frozen(slots=True, eq=False)

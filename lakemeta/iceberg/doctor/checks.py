@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.place import Place
     from lakemeta.iceberg.doctor.footers import Look
     from lakemeta.iceberg.manifests.entries import DataFile
-    from lakemeta.iceberg.rewrite.planner import Place
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
 
 _MAIN = "main"

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.place import Place
     from lakemeta.iceberg.manifests.entries import DataFile, ManifestEntry
-    from lakemeta.iceberg.rewrite.planner import Place
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
 _MOST_FOOTERS: Final = 100  # doctor reads them all

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta.errors import CommitStateUnknownError, LakemetaError, StalePlanError
+from lakemeta.errors import CommitStateUnknownError, LakemetaError
 from lakemeta.iceberg.catalogs.doors import data_door
 from lakemeta.iceberg.commit.committer import remove_files
 from lakemeta.iceberg.rewrite.group_commits import GroupCommits
@@ -27,18 +27,15 @@ from lakemeta.iceberg.rewrite.row_order import row_order
 from lakemeta.iceberg.rewrite.split_combine import packing
 from lakemeta.iceberg.rewrite.strays import remove_strays
 from lakemeta.iceberg.rewrite.unfinished import RunMarker, left_behind
+from lakemeta.iceberg.service.plans import open_plan
 from lakemeta.iceberg.write.settings import check_format
-from lakemeta.plan import Rewrite
+from lakemeta.plan_operations import Rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lakemeta.environment import Environment
-    from lakemeta.events import Progress
-    from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.place import Place
     from lakemeta.iceberg.rewrite.groups import RewriteGroup
     from lakemeta.iceberg.rewrite.outcome import Result
-    from lakemeta.iceberg.rewrite.planner import Place
+    from lakemeta.iceberg.service.requests import ApplyRequest
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.plan import Plan
     from lakemeta.report import Report
@@ -46,14 +43,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def apply_rewrite(
-    place: Place,
-    plan: Plan,
-    executor: Executor | None,
-    env: Environment,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Report:
-    """Apply a plan, or refuse it with nothing changed. ``on_progress`` hears how far the rewriting has come.
+def apply_rewrite(request: ApplyRequest) -> Report:
+    """Apply a plan, or refuse it with nothing changed.
 
     Raises:
         StalePlanError: a file of the plan is no longer in the table, or the table is another one.
@@ -61,16 +52,12 @@ def apply_rewrite(
         CommitStateUnknownError: it is unknown whether a commit happened; its new files were left alone.
         UnsupportedFeatureError: the table cannot be written by lakemeta.
     """
+    place, plan, executor, env = request.place, request.plan, request.executor, request.env
     job = JobOptions.parse(plan.header.options)
-    rewrites = [op for op in plan.operations if isinstance(op, Rewrite)]
-    if plan.header.plan != REWRITE_DATA_FILES or len(rewrites) != len(plan.operations):
-        raise StalePlanError(f"this is no plan of {REWRITE_DATA_FILES}; make the plan again")
-    place.operations.check_writable()
-    metadata = place.operations.refresh().metadata
-    if plan.header.facts.get("table_uuid") != metadata.table_uuid:
-        raise StalePlanError(f"the table at {place.url} is not the one that was planned; make the plan again")
+    metadata = open_plan(request, REWRITE_DATA_FILES, (Rewrite,)).metadata
     check_format(metadata.properties, write_parquet=job.write_parquet)
     outcome = Outcome(left_behind=left_behind(place.operations, metadata, executor))
+    rewrites = [op for op in plan.operations if isinstance(op, Rewrite)]
     if rewrites:
         inputs = find_inputs(place, metadata, job, rewrites, executor)
         marker = RunMarker(place.operations, env.new_uuid(), env.now_ms())
@@ -80,7 +67,7 @@ def apply_rewrite(
             work=_work(place, plan, job, metadata, marker.uuid),
             job=job,
             executor=executor,
-            progress=GroupProgress(inputs.groups, on_progress),
+            progress=GroupProgress(inputs.groups, request.on_progress),
             door=door,
         )
         commits = GroupCommits(

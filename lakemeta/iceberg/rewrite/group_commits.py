@@ -11,7 +11,7 @@ from lakemeta import __version__
 from lakemeta.errors import CommitStateUnknownError, LakemetaError
 from lakemeta.iceberg.commit.committer import commit, new_snapshot_id, remove_files
 from lakemeta.iceberg.commit.new_manifests import NewManifests
-from lakemeta.iceberg.commit.snapshot_producer import Base, Draft, next_snapshot
+from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.manifests.entries import file_key
 from lakemeta.iceberg.manifests.store import StoredManifests
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lakemeta.environment import Environment
     from lakemeta.executor import Executor
     from lakemeta.iceberg.catalogs.operations import TableOperations
+    from lakemeta.iceberg.commit.draft import Base, Draft
     from lakemeta.iceberg.manifests.entries import DataFile
     from lakemeta.iceberg.rewrite.inputs import Inputs
     from lakemeta.iceberg.rewrite.options import JobOptions
@@ -143,7 +144,8 @@ class GroupCommits:
             update = update_of(base.metadata)
             return None if update is None else next_snapshot(update, base, stored, new)
 
-        return commit(operations, change, self.env)
+        draft = commit(operations, change, self.env)
+        return None if draft is None else draft.snapshot
 
 
 def _deletion_vectors(batch: Sequence[Result]) -> tuple[DataFile, ...]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakemeta import plan
 from lakemeta.iceberg.spec import values
 from lakemeta.iceberg.spec.locations import within
+from lakemeta.plan_operations import Rewrite
 from lakemeta.words import count_of
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ class RewriteGroup:
         rest = f" and {count_of(more, 'more file')}" if more else ""
         return f"group {self.group} ({first}{rest})"
 
-    def to_operation(self, metadata: TableMetadata, wholly_matching: int | None = None) -> plan.Rewrite:
+    def to_operation(self, metadata: TableMetadata, wholly_matching: int | None = None) -> Rewrite:
         """The group as an operation of a plan file; paths are relative where they lie under the table.
 
         ``wholly_matching`` is how many of its files hold only rows that match the filter, None without a filter.
         """
         deletes = {within(metadata.location, d.file_path) for task in self.tasks for d in task.deletes}
-        return plan.Rewrite(
+        return Rewrite(
             group=self.group,
             partition=partition_json(self.partition, metadata),
             spec_id=self.spec_id,

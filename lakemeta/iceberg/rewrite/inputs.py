@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.place import Place
     from lakemeta.iceberg.manifests.entries import ManifestEntry, ManifestFile
     from lakemeta.iceberg.rewrite.options import JobOptions
-    from lakemeta.iceberg.rewrite.planner import Place
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
-    from lakemeta.plan import Rewrite
+    from lakemeta.plan_operations import Rewrite
 
 
 @attrs.frozen(eq=False)

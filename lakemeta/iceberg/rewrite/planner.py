@@ -17,59 +17,46 @@ from lakemeta.iceberg.rewrite.options import JobOptions
 from lakemeta.iceberg.rewrite.row_order import row_order
 from lakemeta.iceberg.rewrite.split_combine import SplitCombineOptions
 from lakemeta.iceberg.scan.stored_scan import scan
+from lakemeta.iceberg.service.plans import header_of
 from lakemeta.iceberg.write.settings import check_format
-from lakemeta.plan import Plan, PlanHeader
+from lakemeta.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lakemeta.executor import Executor
-    from lakemeta.iceberg.catalogs.operations import TableOperations
+    from lakemeta.iceberg.catalogs.place import Place
     from lakemeta.iceberg.rewrite.groups import RewriteGroup
     from lakemeta.iceberg.rewrite.verdict import Verdict
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
+    from lakemeta.iceberg.service.requests import PlanRequest
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
 
-REWRITE_DATA_FILES: Final = "iceberg.rewrite-data-files"
+REWRITE_DATA_FILES: Final = "rewrite-data-files"
 
 
-@attrs.frozen(eq=False)
-class Place:
-    """A table and what the caller calls it."""
-
-    url: str
-    operations: TableOperations
-
-
-def plan_rewrite(place: Place, options: Mapping[str, str], where: str | None, executor: Executor) -> Plan:
+def plan_rewrite(request: PlanRequest) -> Plan:
     """Plan on the newest version of the table; an empty table gives an empty plan.
 
     Raises OptionError for options or a filter that make no sense, in the engine's words where it has any.
     """
+    place, options, where = request.place, request.options, request.where
     metadata = place.operations.refresh().metadata
     job = JobOptions.parse(options)
     check_format(metadata.properties, write_parquet=job.write_parquet)
     row_order(metadata, job)
     head = branch_head(metadata, job.branch)
     expression = TRUE if where is None else parse_where(where, metadata.schema)
-    groups = [] if head is None else find_groups(place, metadata, head, options, expression, executor)
+    groups = [] if head is None else find_groups(place, metadata, head, options, expression, request.executor)
     whole = None if where is None else _wholly_matching(groups, metadata, expression)
     facts = {
-        "table_uuid": metadata.table_uuid,
         "branch": job.branch,
         "snapshot_id": None if head is None else head.snapshot_id,
         "where": where,
         "groups": len(groups),
         **_match_counts(groups, whole),
     }
-    header = PlanHeader(
-        plan=REWRITE_DATA_FILES,
-        table=place.url,
-        table_format_version=metadata.format_version,
-        based_on=None if head is None else str(head.snapshot_id),
-        options=options,
-        facts=facts,
-    )
+    header = header_of(request, REWRITE_DATA_FILES, metadata, head, facts)
     matching: Sequence[int | None] = whole or [None] * len(groups)
     return Plan(header, [group.to_operation(metadata, n) for group, n in zip(groups, matching, strict=True)])
 

@@ -13,7 +13,8 @@ from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.files.doors import block_door
-from lakemeta.plan import Delete, DeletePartition, Plan
+from lakemeta.plan import Plan
+from lakemeta.plan_operations import Delete, DeletePartition
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from lakemeta.environment import Environment
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
-from lakemeta.plan import Delete, DeletePartition, Plan
+from lakemeta.plan import Plan
+from lakemeta.plan_operations import Delete, DeletePartition
 
 if TYPE_CHECKING:
     from pathlib import Path

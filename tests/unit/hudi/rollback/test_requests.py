@@ -23,7 +23,7 @@ from support.hudi_failed_writes import (
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.files.logs import LogBlock, read_blocks
-from lakemeta.plan import Keep
+from lakemeta.plan_operations import Keep
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -63,7 +63,8 @@ def rewrite_all(table: SmallTable, operations, pauses: list[float] | None = None
     stored = StoredManifests(table.storage, table.metadata.specs_by_id)
     new = NewManifests(operations.metadata_location, table.env.new_uuid(), 4711)
     env = attrs.evolve(table.env, sleep=(pauses if pauses is not None else []).append)
-    return commit(operations, lambda base: next_snapshot(update, base, stored, new), env)
+    draft = commit(operations, lambda base: next_snapshot(update, base, stored, new), env)
+    return draft and draft.snapshot
 
 
 def names(table: SmallTable) -> set[str]:

@@ -15,7 +15,7 @@ from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.iceberg.rewrite.bin_pack import OPTIONS, RewriteOptions, plan_groups
 from lakemeta.iceberg.rewrite.groups import RewriteGroup
 from lakemeta.iceberg.spec.options import fraction, reject_unknown, small, truth, whole
-from lakemeta.plan import operation_to_json
+from lakemeta.plan_operations import operation_to_json
 
 SMALL = {"target-file-size-bytes": "1000"}  # so files from 750 to 1800 bytes are fine
 

@@ -15,7 +15,7 @@ from lakemeta.errors import CommitStateUnknownError, StorageError
 from lakemeta.executor import batched
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
-from lakemeta.iceberg.rewrite.planner import Place
+from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.write.settings import file_name, is_name_of
 from lakemeta.report import Outcome
 from lakemeta.storage import LocalStorage

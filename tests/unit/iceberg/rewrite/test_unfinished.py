@@ -9,7 +9,7 @@ import pytest
 from support.iceberg_tables import create_table, still_env
 
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
-from lakemeta.iceberg.rewrite.planner import Place
+from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.report import Report
 from lakemeta.storage import LocalStorage

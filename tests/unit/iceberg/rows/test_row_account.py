@@ -26,10 +26,10 @@ from support.iceberg_tables import SmallTable, create_table, encoded
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.manifests.entries import DataFile, FileContent
 from lakemeta.iceberg.rewrite import group_runs
-from lakemeta.iceberg.rewrite.planner import Place
 from lakemeta.iceberg.rows.data_files import OpenFile
 from lakemeta.iceberg.rows.row_account import (
     InputRows,

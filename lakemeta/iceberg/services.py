@@ -1,0 +1,74 @@
+"""The services of Iceberg tables by name: what plans each of them, and what applies its plans (I/O).
+
+Planner and applier are named as ``module:function`` and imported when they are called, so that planning one service
+loads nothing that only another one needs. A planner takes a PlanRequest and gives a Plan; an applier takes an
+ApplyRequest and gives a Report.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lakemeta.errors import OptionError, StalePlanError
+from lakemeta.iceberg.service.plans import PREFIX
+
+if TYPE_CHECKING:
+    from lakemeta.iceberg.service.requests import ApplyRequest, PlanRequest
+    from lakemeta.plan import Plan
+    from lakemeta.report import Report
+
+
+@attrs.frozen
+class Service:
+    """One service: its name on the command line and, after ``iceberg.``, in plans, and what it does in one sentence."""
+
+    name: str
+    does: str
+    planner: str
+    applier: str
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Plan without changing anything."""
+        plan: Plan = _imported(self.planner)(request)
+        return plan
+
+    def apply(self, request: ApplyRequest) -> Report:
+        """Apply a plan, or refuse it with nothing changed."""
+        report: Report = _imported(self.applier)(request)
+        return report
+
+
+SERVICES: Final = {
+    service.name: service
+    for service in (
+        Service(
+            "rewrite-data-files",
+            "Rewrite small, large or deleted-from data files together.",
+            "lakemeta.iceberg.rewrite.planner:plan_rewrite",
+            "lakemeta.iceberg.rewrite.apply:apply_rewrite",
+        ),
+    )
+}
+
+
+def service_named(name: str) -> Service:
+    """The service of this name; raises OptionError if there is none."""
+    if name not in SERVICES:
+        raise OptionError(f"there is no service {name} of Iceberg tables; known are {', '.join(sorted(SERVICES))}")
+    return SERVICES[name]
+
+
+def service_of(plan: Plan) -> Service:
+    """The service whose plan this is; raises StalePlanError if it is none of them."""
+    name = plan.header.plan.removeprefix(PREFIX)
+    if not plan.header.plan.startswith(PREFIX) or name not in SERVICES:
+        raise StalePlanError(f"{plan.header.plan} is no plan for an Iceberg table that this lakemeta can apply")
+    return SERVICES[name]
+
+
+def _imported(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
