@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 DV_MAGIC: Final = b"\xd1\xd3\x39\x64"
-_RUN_COOKIE: Final = 12347
-_PLAIN_COOKIE: Final = 12346
-_ARRAY_MAX: Final = 4096
-_NO_OFFSETS_BELOW: Final = 4
+RUN_COOKIE: Final = 12347
+PLAIN_COOKIE: Final = 12346
+ARRAY_MAX: Final = 4096
+NO_OFFSETS_BELOW: Final = 4
 _HIGH_END: Final = (1 << 31) - 1  # Iceberg takes no higher keys (RoaringPositionBitmap)
 CONTAINER_ROWS: Final = 65_536
 CONTAINER_BYTES: Final = CONTAINER_ROWS // 8
@@ -67,7 +67,7 @@ def _containers(data: bytes, at: int, first: int) -> Generator[tuple[int, bytes]
     pairs = struct.unpack_from(f"<{2 * size}H", data, at)
     _require(all(a < b for a, b in pairwise(pairs[::2])), "its containers are not in order")
     at += 4 * size
-    if not runs or size >= _NO_OFFSETS_BELOW:
+    if not runs or size >= NO_OFFSETS_BELOW:
         at += 4 * size
     for n in range(size):
         is_run = bool(runs) and bool(runs[n // 8] >> n % 8 & 1)
@@ -79,13 +79,13 @@ def _containers(data: bytes, at: int, first: int) -> Generator[tuple[int, bytes]
 def _header(data: bytes, at: int) -> tuple[int, bytes, int]:
     """The number of containers, which are runs (a bit each, empty if none may be), where it goes on."""
     (cookie,) = struct.unpack_from("<I", data, at)
-    if cookie & 0xFFFF == _RUN_COOKIE:
+    if cookie & 0xFFFF == RUN_COOKIE:
         size = (cookie >> 16) + 1
         end = at + 4 + (size + 7) // 8
         if end > len(data):
             raise struct.error
         return size, data[at + 4 : end], end
-    _require(cookie == _PLAIN_COOKIE, f"it starts with {cookie}")
+    _require(cookie == PLAIN_COOKIE, f"it starts with {cookie}")
     return struct.unpack_from("<I", data, at + 4)[0], b"", at + 8
 
 
@@ -93,7 +93,7 @@ def _container(data: bytes, at: int, cardinality: int, is_run: bool) -> tuple[by
     if is_run:
         (count,) = struct.unpack_from("<H", data, at)
         return _from_runs(struct.unpack_from(f"<{2 * count}H", data, at + 2)), at + 2 + 4 * count
-    if cardinality > _ARRAY_MAX:
+    if cardinality > ARRAY_MAX:
         return struct.unpack_from(f"{CONTAINER_BYTES}s", data, at)[0], at + CONTAINER_BYTES
     bits = bytearray(CONTAINER_BYTES)
     for row in struct.unpack_from(f"<{cardinality}H", data, at):
