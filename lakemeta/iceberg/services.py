@@ -50,6 +50,12 @@ SERVICES: Final = {
             "lakemeta.iceberg.rewrite.planner:plan_rewrite",
             "lakemeta.iceberg.rewrite.apply:apply_rewrite",
         ),
+        Service(
+            "rewrite-manifests",
+            "Cluster the entries of manifests by partition, in manifests of the target size.",
+            "lakemeta.iceberg.manifest_rewrite.planner:plan_rewrite_manifests",
+            "lakemeta.iceberg.manifest_rewrite.apply:apply_rewrite_manifests",
+        ),
     )
 }
 

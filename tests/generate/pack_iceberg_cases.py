@@ -1,10 +1,14 @@
 """Packs recorded Iceberg cases into the archives that the golden tests read.
 
     python tests/generate/pack_iceberg_cases.py CASES_DIR OUT_DIR [PREFIX]
+    python tests/generate/pack_iceberg_cases.py --actions CASES_DIR OUT_DIR [PREFIX]
 
 A case is a folder as ``iceberg_cases.py`` records it. No plan depends on what is inside data files, so only the newest
 metadata, its manifest list and its manifests are kept. Run the tests on another folder of archives than their own with
 ``ICEBERG_CASES=OUT_DIR pytest tests/golden/test_iceberg_plans.py``.
+
+With ``--actions`` cases of services are packed that read metadata alone: the lists and manifests of all snapshots, and
+of each call of a procedure what the tests compare.
 """
 
 from __future__ import annotations
@@ -36,6 +40,38 @@ def pack(cases: Path, out: Path, prefix: str) -> int:
     return len(found)
 
 
+def pack_actions(cases: Path, out: Path, prefix: str) -> int:
+    """Write an archive of each case whose name starts with ``prefix``, without data files; the number of cases."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = sorted(path.parent for path in cases.glob(f"{prefix}*/case.json"))
+    for case in found:
+        with tarfile.open(out / f"{case.name}.tar.xz", "w:xz", preset=9) as archive:
+            for path in sorted((case / "actions").glob("*/expected.json")):
+                expected = read_json(path)
+                if expected["action"].get("api") != "core":
+                    _add(archive, str(path.relative_to(case)), json.dumps(_compared(expected)).encode())
+            lengths = {
+                m["manifest_path"]: m["manifest_length"] for m in read_json(case / "before_state.json")["manifests"]
+            }
+            _add(archive, "manifest_lengths.json", json.dumps(lengths).encode())
+            newest = metadata_files(case / "before")[-1]
+            kept = [newest, *(case / "before/metadata").glob("*.avro"), *(case / "before/metadata").glob("*hint.text")]
+            for path in sorted(kept):
+                _add(archive, str(path.relative_to(case)), path.read_bytes())
+    return len(found)
+
+
+_COMPARED = ("case", "action", "action_time_ms", "result", "error", "manifests_detail")
+_COMPARED_OF_STATISTICS = ("partition_stats_rows", "partition_stats_schema", "partition_statistics")
+_COMPARED_DIFF = ("new_snapshots", "next_row_id", "last_sequence_number")
+
+
+def _compared(expected: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: expected[key] for key in (*_COMPARED, *_COMPARED_OF_STATISTICS) if key in expected}
+    kept["diff"] = {key: expected["diff"][key] for key in _COMPARED_DIFF if key in expected["diff"]}
+    return kept
+
+
 def _needed(table: Path) -> list[tuple[str, bytes]]:
     """The metadata that planning on the current snapshot reads, as if there had never been another."""
     newest = metadata_files(table)[-1]
@@ -56,4 +92,6 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 if __name__ == "__main__":
-    print(pack(Path(sys.argv[1]), Path(sys.argv[2]), (sys.argv[3:] or [""])[0]), "cases")
+    actions, arguments = "--actions" in sys.argv, [name for name in sys.argv[1:] if name != "--actions"]
+    work = pack_actions if actions else pack
+    print(work(Path(arguments[0]), Path(arguments[1]), (arguments[2:] or [""])[0]), "cases")

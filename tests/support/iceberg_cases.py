@@ -69,10 +69,10 @@ class Case:
         return os.path.relpath(self.local(path), self.table)
 
 
-def unpack(name: str, folder: Path) -> Case:
+def unpack(name: str, folder: Path, data: Path = DATA) -> Case:
     """Extract a case below ``folder`` and move its table there."""
     target = Path(folder) / name
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{name}.tar.xz").read_bytes()))) as archive:
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((data / f"{name}.tar.xz").read_bytes()))) as archive:
         archive.extractall(target, filter="data")
     relocate(target / "before")
     return Case(name, target, target / "before")

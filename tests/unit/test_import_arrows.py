@@ -45,6 +45,7 @@ ROOMS = {
         "commit",
         "service",
         "rewrite",
+        "manifest_rewrite",
         "why",
         "doctor",
         "services",

@@ -92,7 +92,7 @@ def next_snapshot(update: SnapshotUpdate, base: Base, manifests: Manifests, new:
         **counters,
         **totals(head.summary if head else None, counters),
     }
-    return _draft(update.branch, base, head, listed, summary, new)
+    return draft_of(update.branch, base, head, listed, summary, new)
 
 
 def _check_rows(update: SnapshotUpdate, manifests: Sequence[ManifestFile], work: _Work) -> None:
@@ -251,7 +251,7 @@ def _counters(update: SnapshotUpdate, changes: Changes, metadata: TableMetadata)
     return counters
 
 
-def _draft(
+def draft_of(
     branch: str,
     base: Base,
     head: Snapshot | None,
@@ -259,6 +259,7 @@ def _draft(
     summary: Mapping[str, str],
     new: NewManifests,
 ) -> Draft:
+    """The version in which a new snapshot with these manifests is the head of ``branch``."""
     metadata = base.metadata
     sequence_number = metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
     if sequence_number > LONG_MAX:

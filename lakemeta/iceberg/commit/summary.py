@@ -13,8 +13,10 @@ from typing import Final
 
 import attrs
 
+from lakemeta import __version__
 from lakemeta.iceberg.manifests.entries import DataFile, FileContent
 
+ENGINE: Final = {"engine-name": "lakemeta", "engine-version": __version__}
 TOTALS: Final = {
     "total-records": ("added-records", "deleted-records"),
     "total-files-size": ("added-files-size", "removed-files-size"),

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakemeta import __version__
 from lakemeta.errors import CommitStateUnknownError, LakemetaError
 from lakemeta.iceberg.commit.committer import commit, new_snapshot_id, remove_files
 from lakemeta.iceberg.commit.new_manifests import NewManifests
 from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.commit.summary import ENGINE
 from lakemeta.iceberg.manifests.entries import file_key
 from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.iceberg.rewrite.options import MAX_COMMITS, PARTIAL
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
 
 _log = logging.getLogger(__name__)
-
-ENGINE = {"engine-name": "lakemeta", "engine-version": __version__}
 
 
 @attrs.frozen(eq=False, kw_only=True)

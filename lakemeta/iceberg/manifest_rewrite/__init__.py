@@ -1,0 +1,1 @@
+"""Rewriting manifests: which, clustered how, and the commit that puts new ones in their place."""
