@@ -56,6 +56,12 @@ SERVICES: Final = {
             "lakemeta.iceberg.manifest_rewrite.planner:plan_rewrite_manifests",
             "lakemeta.iceberg.manifest_rewrite.apply:apply_rewrite_manifests",
         ),
+        Service(
+            "remove-dangling-deletes",
+            "Take delete files that apply to no data file out of the table.",
+            "lakemeta.iceberg.delete_rewrite.dangling:plan_remove_dangling",
+            "lakemeta.iceberg.delete_rewrite.dangling:apply_remove_dangling",
+        ),
     )
 }
 

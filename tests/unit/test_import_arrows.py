@@ -46,6 +46,7 @@ ROOMS = {
         "service",
         "rewrite",
         "manifest_rewrite",
+        "delete_rewrite",
         "why",
         "doctor",
         "services",
