@@ -9,8 +9,9 @@ and such a path.
    raise StorageError. A listing that fails part-way never looks complete. A directory that is not there
    raises PathNotFoundError; object stores have no empty directories. ``list_dir`` is sorted by path,
    ``walk`` promises no order. What vanishes while it is listed may be left out.
-3. ``read`` gives whole contents and ``read_range`` a part, which is shorter where the file ends. A missing
-   file raises PathNotFoundError. What ``open_input`` and ``open_output`` give raises OSError from then on.
+3. ``read`` gives whole contents and ``read_range`` a part, which is shorter where the file ends, and ``stat`` what a
+   listing says of the file now, of a symbolic link its own. A missing file raises PathNotFoundError. What
+   ``open_input`` and ``open_output`` give raises OSError from then on.
 4. ``create`` is atomic and fails with PathExistsError if the path is taken: no reader ever sees a part of the
    content, and of two creators exactly one wins. After any other StorageError it is unknown whether the
    file is there. A store that cannot promise this raises UnsupportedFeatureError.
@@ -84,6 +85,10 @@ class Storage(Protocol):
 
     def size(self, path: str) -> int:
         """The size of a file in bytes."""
+        ...
+
+    def stat(self, path: str) -> Entry:
+        """Size and last change of one file."""
         ...
 
     def read(self, path: str) -> bytes:

@@ -5,6 +5,7 @@ import io
 import os
 import secrets
 import shutil
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -62,6 +63,17 @@ class LocalStorage:
         """The size of a file in bytes."""
         with storage_errors("look up", path):
             return Path(path).stat().st_size
+
+    def stat(self, path: str) -> Entry:
+        """Size and last change of one file; of a link its own."""
+        with storage_errors("look up", path):
+            try:
+                found = Path(path).lstat()
+            except NotADirectoryError as error:
+                raise FileNotFoundError(path) from error  # a part of the way there is a file
+            if stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, "it is a directory", path)
+        return Entry(path, found.st_size, found.st_mtime_ns // 1_000_000)
 
     def read(self, path: str) -> bytes:
         """The whole content of a file."""
@@ -173,10 +185,10 @@ def _scan(path: str, *, links: bool) -> list[Entry]:
                     found.append(Entry(entry.path, 0, 0, is_dir=True, is_link=entry.is_symlink()))
             elif not _is_side_file(entry.name):
                 try:
-                    stat = entry.stat(follow_symlinks=False)
+                    facts = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue  # deleted since the directory was read
-                found.append(Entry(entry.path, stat.st_size, stat.st_mtime_ns // 1_000_000))
+                found.append(Entry(entry.path, facts.st_size, facts.st_mtime_ns // 1_000_000))
     return found
 
 

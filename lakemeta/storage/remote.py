@@ -102,6 +102,13 @@ class FsspecStorage:
         """The size of a file in bytes."""
         return int(self._info(path)["size"])
 
+    def stat(self, path: str) -> Entry:
+        """Size and last change of one file."""
+        entry = _entry(self._info(path))
+        if entry.is_dir:
+            raise StorageError(f"cannot look up {path}: it is a directory")
+        return attrs.evolve(entry, path=path)
+
     def _info(self, path: str) -> Any:
         with storage_errors("look up", path):
             return self.fs.info(path)

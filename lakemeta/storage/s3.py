@@ -115,6 +115,12 @@ class S3Storage(FsspecStorage):
         with storage_errors("look up", path):
             return int(self._head(path)["ContentLength"])
 
+    def stat(self, path: str) -> Entry:
+        """Size and last change of one file."""
+        with storage_errors("look up", path):
+            found = self._head(path)
+            return Entry(path, int(found["ContentLength"]), int(found["LastModified"].timestamp() * 1000))
+
     def _head(self, path: str) -> Any:
         bucket, key = _bucket_key(path)
         return self._call("head_object", Bucket=bucket, Key=key)

@@ -94,6 +94,21 @@ class StorageContract:
         assert storage.read_range(path, 12, 5) == b""
         assert storage.read_range(path, 2, 0) == b""
 
+    def test_stat_says_what_a_listing_says(self, storage: Storage, root: str) -> None:
+        """stat gives the entry of a file as list_dir has it, also of odd names; a directory has none."""
+        paths = [f"{root}/d/{name}" for name in ("a", "a b", "a:b", "a%2Fb", "back\\slash")]
+        put(storage, *paths, data=b"123")
+        listed = {e.path: e for e in storage.list_dir(f"{root}/d")}
+        for path in paths:
+            found = storage.stat(path)
+            assert (found.path, found.size, found.is_dir) == (path, 3, False)
+            assert abs(found.modified_ms - listed[path].modified_ms) < 1000
+        for missing in (f"{root}/none", f"{root}/d/a/x"):
+            with pytest.raises(PathNotFoundError):
+                storage.stat(missing)
+        with pytest.raises(StorageError):
+            storage.stat(f"{root}/d")
+
     def test_empty_file(self, storage: Storage, root: str) -> None:
         """An empty file can be created, written, listed and read."""
         storage.create(f"{root}/a", b"")

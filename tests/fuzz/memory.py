@@ -69,6 +69,10 @@ class MemoryTable:
     def size(self, path: str) -> int:
         return len(self.read(path))
 
+    def stat(self, path: str) -> Entry:
+        self.read(path)
+        return self._entry(path)
+
     def read(self, path: str) -> bytes:
         found = self.files.get(path)
         if found is None:

@@ -73,6 +73,9 @@ class WrappedStorage:
     def size(self, path: str) -> int:
         return self.operation("size", [path], lambda: self.inner.size(path))
 
+    def stat(self, path: str) -> Entry:
+        return self.operation("stat", [path], lambda: self.inner.stat(path))
+
     def read(self, path: str) -> bytes:
         return self.operation("read", [path], lambda: self.inner.read(path))
 
