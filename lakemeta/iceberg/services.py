@@ -57,10 +57,10 @@ SERVICES: Final = {
             "lakemeta.iceberg.manifest_rewrite.apply:apply_rewrite_manifests",
         ),
         Service(
-            "remove-dangling-deletes",
-            "Take delete files that apply to no data file out of the table.",
-            "lakemeta.iceberg.delete_rewrite.dangling:plan_remove_dangling",
-            "lakemeta.iceberg.delete_rewrite.dangling:apply_remove_dangling",
+            "remove-orphan-files",
+            "Delete old files in the table's directories that none of its metadata names.",
+            "lakemeta.iceberg.orphans.planner:plan_orphans",
+            "lakemeta.iceberg.orphans.apply:apply_orphans",
         ),
     )
 }

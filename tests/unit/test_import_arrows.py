@@ -46,7 +46,7 @@ ROOMS = {
         "service",
         "rewrite",
         "manifest_rewrite",
-        "delete_rewrite",
+        "orphans",
         "why",
         "doctor",
         "services",

@@ -6,7 +6,9 @@ Rules of this module:
    one rewrite of ours. A data file of another writer has no name that a door lets through.
 2. Metadata: manifests, manifest lists, metadata files and markers of rewrites in the directory where new ones are
    written. Callers name only files that they wrote themselves, or that left the metadata log.
-3. No directory ever goes.
+3. Orphan files: any file below a directory that is looked at for them, but for names of ours and the version hint.
+   Callers prove of each path that the table's newest metadata does not name it.
+4. No directory ever goes.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ MARKER_PREFIX: Final = ".lakemeta-rewrite-"
 MARKER_SUFFIX: Final = ".json"
 _METADATA: Final = rf"[^/]+\.avro|[^/]+\.metadata\.json(?:\.gz)?|{re.escape(MARKER_PREFIX)}[^/]+\.json"
 
+_ORPHAN: Final = r"(?s:(?:(?!\.lakemeta-)[^/]+/)*(?!\.lakemeta-|version-hint\.text\Z)[^/]+)"
+
 
 def data_door(storage: Storage, metadata: TableMetadata, uuid: str) -> Door:
     """The door for data files that the rewrite ``uuid`` wrote."""
@@ -37,6 +41,11 @@ def data_door(storage: Storage, metadata: TableMetadata, uuid: str) -> Door:
 def metadata_door(storage: Storage, folder: str) -> Door:
     """The door for files of a table's metadata directory, given as store path."""
     return Door(storage, folder, _METADATA)
+
+
+def orphan_door(storage: Storage, root: str) -> Door:
+    """The door for orphan files below a directory, given as store path."""
+    return Door(storage, root, _ORPHAN)
 
 
 def metadata_folder(operations: TableOperations) -> str:

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import attrs
 
-from lakemeta.errors import LakemetaError, PathNotFoundError
+from lakemeta.errors import CorruptMetadataError, LakemetaError, PathNotFoundError
 from lakemeta.iceberg.catalogs.doors import MARKER_PREFIX, MARKER_SUFFIX, metadata_door, metadata_folder
 from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.iceberg.spec.locations import store_path
@@ -69,13 +69,51 @@ class RunMarker:
         self.operations.storage.replace(self._path, json.dumps(content).encode())
 
 
+def unfinished_uuids(storage: Storage, folder: str) -> set[str]:
+    """The uuids of rewrites that have not ended, and of their commits, by the markers in a metadata directory.
+
+    Raises CorruptMetadataError for a marker that says nothing.
+    """
+    try:
+        names = [entry.name for entry in storage.list_dir(folder) if not entry.is_dir]
+    except PathNotFoundError:
+        return set()
+    found = (_read_marker(storage, f"{folder}/{name}") for name in names if _is_marker(name))
+    return {uuid for marker in found if marker is not None for uuid in (marker.uuid, *marker.commits)}
+
+
+@attrs.frozen
+class _Marker:
+    """What a marker says: the uuids of a rewrite and of its commits, and when it began (ms since the epoch)."""
+
+    uuid: str
+    commits: tuple[str, ...]
+    begun_ms: int
+
+
+def _is_marker(name: str) -> bool:
+    return name.startswith(MARKER_PREFIX) and name.endswith(MARKER_SUFFIX)
+
+
+def _read_marker(storage: Storage, path: str) -> _Marker | None:
+    """The marker at a path, None if its rewrite has ended; raises CorruptMetadataError if it is none."""
+    try:
+        marker = parse_json(storage.read(path))
+        uuid, *commits = [str(UUID(name)) for name in (marker["rewrite"], *marker["commits"])]
+        return _Marker(uuid, tuple(commits), int(marker["begun_ms"]))
+    except PathNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        raise CorruptMetadataError(f"{path} is no mark of a rewrite; delete it if no rewrite is running") from None
+
+
 def left_behind(operations: TableOperations, metadata: TableMetadata, executor: Executor | None) -> list[str]:
     """Sentences about files of rewrites that did not end, by name; markers of which nothing is left are removed."""
     storage = operations.storage
     folder = metadata_folder(operations)
     try:
         names = [entry.name for entry in storage.list_dir(folder) if not entry.is_dir]
-        markers = [name for name in names if name.startswith(MARKER_PREFIX) and name.endswith(MARKER_SUFFIX)]
+        markers = [name for name in names if _is_marker(name)]
         door = metadata_door(storage, folder)
         return [found for name in markers for found in _left_by(door, metadata, executor, f"{folder}/{name}", names)]
     except LakemetaError as error:
@@ -87,14 +125,14 @@ def _left_by(
 ) -> Iterator[str]:
     storage = door.storage
     try:
-        marker = parse_json(storage.read(path))
-        uuid, *commits = [str(UUID(name)) for name in (marker["rewrite"], *marker["commits"])]
-        when = datetime.fromtimestamp(int(marker["begun_ms"]) / 1000, UTC).isoformat(timespec="seconds")
-    except PathNotFoundError:
-        return  # it ended while we looked
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        marker = _read_marker(storage, path)
+        if marker is None:
+            return
+        when = datetime.fromtimestamp(marker.begun_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (CorruptMetadataError, ValueError, OverflowError):
         yield f"{path} is no mark of a rewrite; delete it if no rewrite is running"
         return
+    uuid, commits = marker.uuid, marker.commits
     root = store_path(storage.scheme, data_root(metadata.location, metadata.properties))
     written = [f"{path.rpartition('/')[0]}/{name}" for name in names if any(c in name for c in commits)]
     written += [entry.path for entry in _walk(storage, root) if is_name_of(uuid, entry.name)]

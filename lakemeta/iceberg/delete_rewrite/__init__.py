@@ -1,1 +1,0 @@
-"""The services on delete files: position deletes rewritten, useless ones removed, equality deletes converted."""

@@ -1,0 +1,1 @@
+"""Removing orphan files: listed or nominated, joined with what the table names, proved again, deleted."""

@@ -1,0 +1,141 @@
+"""Whether another table lies in the directories of this one: the guard that a removal of orphans needs most (I/O).
+
+To the engine, all files of a table below another one's location are orphans of that one, and of two tables at one
+location each removes the other's.
+
+Rules of this module:
+
+1. A file ``*.metadata.json`` or ``.metadata.json.gz`` that names another table's uuid, or of which no uuid can be read,
+   refuses the whole removal, by name. The uuid may be said to be that of a table that was dropped.
+2. A table from before uuids is told by its location.
+3. In the table's own metadata directory a file is debris, and no table's, if it has no name that a writer of versions
+   gives and does not even begin as JSON or gzip do, such as what a crashed commit left empty.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from lakemeta import unpack
+from lakemeta.errors import PathNotFoundError, UnsupportedFeatureError
+from lakemeta.iceberg.orphans.listing import METADATA
+from lakemeta.iceberg.spec.locations import same_location
+from lakemeta.json_text import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.storage.contract import Storage
+
+_HEAD: Final = 4096  # bytes, which hold the uuid of every metadata file that an engine wrote
+_BATCH: Final = 16
+_SHOWN: Final = 5
+_UUID: Final = re.compile(rb'\s*\{\s*"format-version"\s*:\s*[0-9]+\s*,\s*"table-uuid"\s*:\s*"([^"\\]{1,100})"')
+_VERSION: Final = re.compile(r"(?:v[0-9]+|[0-9]+-[0-9a-fA-F-]{36})(?:\.gz)?\.metadata\.json(?:\.gz)?")
+
+
+@attrs.frozen
+class Neighbours:
+    """Looks for metadata of other tables than the one with ``uuid`` (None: none) at ``location``.
+
+    ``folder`` is the store path of its own metadata directory, ``dropped`` are uuids of tables that are no more.
+    """
+
+    storage: Storage
+    uuid: str | None
+    location: str
+    folder: str
+    dropped: frozenset[str]
+
+    def refuse(self, paths: Iterable[str], executor: Executor) -> None:
+        """Raise UnsupportedFeatureError if a metadata file at one of these store paths is another table's."""
+        found = [line for line in executor.map_batches(self._look, paths, batch_size=_BATCH) if line]
+        if found:
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            raise UnsupportedFeatureError(
+                f"another table lies where orphan files of the table at {self.location} are looked for, and its "
+                f"files would be taken for them; nothing was done: {'; '.join(sorted(found)[:_SHOWN])}{more}"
+            )
+
+    def refuse_near(self, root: str, paths: Iterable[str], executor: Executor) -> None:
+        """The same for the metadata directories beside all directories from ``root`` down to files at ``paths``."""
+        folders = {root, *(folder for path in paths for folder in _folders(root, path))}
+        found = executor.map_batches(partial(_metadata_in, self.storage), sorted(folders), batch_size=_BATCH)
+        self.refuse(sorted(set(found)), executor)
+
+    def _look(self, paths: Sequence[str]) -> Iterator[str | None]:
+        for path in paths:
+            try:
+                yield self._what(path)
+            except PathNotFoundError:  # gone since it was listed
+                yield None
+
+    def _what(self, path: str) -> str | None:
+        """What speaks against removing orphans, if the file at ``path`` does."""
+        url, head = self.storage.url(path), self.storage.read_range(path, 0, _HEAD)
+        if self._is_debris(path, head):
+            return None
+        uuid, location = self._identity(path, head)
+        if self.uuid is not None and uuid == self.uuid:
+            return None
+        if self.uuid is None and uuid is None and location is not None and same_location(location, self.location):
+            return None
+        if uuid is None:
+            return f"{url} is metadata of which no table uuid can be read, look at it and move or delete it"
+        if uuid.lower() in self.dropped:
+            return None
+        return f"{url} is of the table with the uuid {uuid}, move that, or say that it was dropped: foreign-uuid={uuid}"
+
+    def _is_debris(self, path: str, head: bytes) -> bool:
+        folder, _, name = path.rpartition("/")
+        starts = head.lstrip()[:1] == b"{" or head[:2] == unpack.GZIP_MAGIC
+        return folder == self.folder and not starts and not _VERSION.fullmatch(name)
+
+    def _identity(self, path: str, head: bytes) -> tuple[str | None, str | None]:
+        """The uuid and the location in a metadata file, as far as they can be read."""
+        found = _UUID.match(_unpacked(head))
+        if found:
+            return found[1].decode("utf-8", "replace"), None
+        try:
+            data = self.storage.read(path)
+            if data[:2] == unpack.GZIP_MAGIC:
+                data = unpack.gunzip(data, unpack.allowance(len(data)))
+            value: Any = parse_json(data)
+        except unpack.ERRORS:
+            return None, None
+        if not isinstance(value, dict):
+            return None, None
+        uuid, location = value.get("table-uuid"), value.get("location")
+        return uuid if isinstance(uuid, str) else None, location if isinstance(location, str) else None
+
+
+def _unpacked(head: bytes) -> bytes:
+    if head[:2] != unpack.GZIP_MAGIC:
+        return head
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, _HEAD)
+    except zlib.error:
+        return b""
+
+
+def _folders(root: str, path: str) -> Iterator[str]:
+    """The directories between ``root`` and the file, that of the file included."""
+    at = path.find("/", len(root) + 1)
+    while at != -1:
+        yield path[:at]
+        at = path.find("/", at + 1)
+
+
+def _metadata_in(storage: Storage, folders: Sequence[str]) -> Iterator[str]:
+    for folder in folders:
+        try:
+            entries = storage.list_dir(f"{folder}/metadata")
+        except PathNotFoundError:
+            continue
+        yield from (entry.path for entry in entries if not entry.is_dir and METADATA.fullmatch(entry.name))

@@ -1,0 +1,114 @@
+"""Plans the removal of orphan files (I/O: lists the table's directories, reads all of its metadata).
+
+The rules are in ``roots`` (where), ``listing`` and ``names`` (which files), ``referenced`` and ``matching`` (what is an
+orphan), ``neighbours`` (what refuses). A plan deletes nothing; ``apply`` proves each of its lines again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from lakemeta.errors import UnsupportedFeatureError
+from lakemeta.iceberg.catalogs.opening import FixedTableOperations
+from lakemeta.iceberg.orphans.options import SERVICE, OrphanOptions
+from lakemeta.iceberg.orphans.roots import Root, alone, chosen_root, declared_roots
+from lakemeta.iceberg.orphans.search import Found, Search
+from lakemeta.iceberg.service.plans import header_of
+from lakemeta.iceberg.spec.locations import store_path, whole, within
+from lakemeta.iceberg.spec.properties import bool_property
+from lakemeta.plan import Plan
+from lakemeta.plan_operations import Delete
+from lakemeta.words import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.iceberg.service.requests import PlanRequest
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
+    from lakemeta.storage.contract import Storage
+
+REASON: Final = "no metadata of the table names it"
+
+
+def plan_orphans(request: PlanRequest) -> Plan:
+    """Plan on the newest version of the table.
+
+    Raises OptionError for arguments that make no sense, in the engine's words where it has any; otherwise as
+    :meth:`Search.run`.
+    """
+    request.refuse_where(SERVICE)
+    options = OrphanOptions.parse(request.options)
+    operations = request.place.operations
+    metadata = operations.refresh().metadata
+    refuse_kept(metadata)
+    if not isinstance(operations, FixedTableOperations):
+        operations.check_writable()
+    cutoff = options.cutoff(request.now_ms)
+    roots, notes = chosen_roots(operations.storage, metadata, options, request.executor)
+    found = Search(request.place, options, roots, cutoff, request.executor).run(metadata)
+    facts = {**_facts(found, roots, cutoff), "notes": [*notes, *_notes(found)]}
+    header = header_of(request, SERVICE, found.loaded.metadata, found.loaded.metadata.current_snapshot, facts)
+    storage, metadata = operations.storage, found.loaded.metadata
+    names = (name_of(storage, metadata, roots, orphan.path) for orphan in found.orphans)
+    return Plan(
+        header, [Delete("", name, orphan.size, REASON) for name, orphan in zip(names, found.orphans, strict=True)]
+    )
+
+
+def refuse_kept(metadata: TableMetadata) -> None:
+    """Raise UnsupportedFeatureError, in the engine's words, for a table whose files are not to be deleted."""
+    if not bool_property(metadata.properties, "gc.enabled", True):
+        raise UnsupportedFeatureError(
+            "Cannot delete orphan files: GC is disabled (deleting files may corrupt other tables)"
+        )
+
+
+def chosen_roots(
+    storage: Storage, metadata: TableMetadata, options: OrphanOptions, executor: Executor
+) -> tuple[list[Root], list[str]]:
+    """The directories that a removal looks at, and sentences about those that it leaves out."""
+    if options.location is not None:
+        return [chosen_root(storage, metadata, options.location)], []
+    table, outside = declared_roots(storage, metadata)
+    roots, notes = [table], list[str]()
+    for root in outside:
+        why = alone(storage, metadata, root, executor)
+        if why is None:
+            roots.append(root)
+        else:
+            notes.append(
+                f"the write path {root.location} lies outside the table's location and was left out, because {why}; "
+                f"if all files there are this table's, name it with location={root.location}"
+            )
+    return roots, notes
+
+
+def name_of(storage: Storage, metadata: TableMetadata, roots: Sequence[Root], path: str) -> str:
+    """What a plan calls the file at a store path: the part below the table's location, or its full location."""
+    table = store_path(storage.scheme, metadata.location).rstrip("/")
+    if path.startswith(f"{table}/"):
+        return within(metadata.location, f"{metadata.location.rstrip('/')}/{path[len(table) + 1 :]}")
+    root = next(root for root in roots if root.holds(path))
+    return f"{root.location}/{path[len(root.path) + 1 :]}"
+
+
+def path_of(storage: Storage, metadata: TableMetadata, name: str) -> str:
+    """The store path of a file by its name in a plan; raises as :func:`store_path`."""
+    return store_path(storage.scheme, whole(metadata.location, name))
+
+
+def _facts(found: Found, roots: Sequence[Root], cutoff: int) -> dict[str, Any]:
+    return {
+        "older_than_ms": cutoff,
+        "locations": [root.location for root in roots],
+        "listed_files": found.counts.listed,
+        "young_files": found.counts.young,
+    }
+
+
+def _notes(found: Found) -> list[str]:
+    notes = [f"{count_of(n, 'file')} that no metadata names: each {why} and stays" for why, n in found.spared.items()]
+    if found.counts.unknown_age:
+        notes.append(f"{count_of(found.counts.unknown_age, 'file')} of unknown age: no store that hides it is cleaned")
+    return notes

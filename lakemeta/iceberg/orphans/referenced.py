@@ -1,0 +1,110 @@
+"""What a table's metadata names: every file that is no orphan (I/O; Iceberg's ReachableFileUtil, BaseSparkAction).
+
+Rules of this module:
+
+1. Named are the current metadata file and those of its log, the version hint, the statistics of both kinds, and of all
+   snapshots the manifest lists, the manifests in them, and the live files in those.
+2. All of it is read, or nothing is an orphan: a list or manifest that is missing or damaged raises.
+3. Of a newer version only what no earlier one has told is read. A manifest never changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyarrow as pa
+
+from lakemeta.executor import LocalExecutor
+from lakemeta.iceberg.manifests.store import StoredManifests, read_snapshot
+from lakemeta.iceberg.orphans.uris import Prefix, split_location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.operations import LoadedTable
+    from lakemeta.iceberg.manifests.entries import ManifestFile
+    from lakemeta.iceberg.spec.partitioning import PartitionSpec
+    from lakemeta.iceberg.spec.table_metadata import Snapshot
+    from lakemeta.storage.contract import Storage
+
+    Named = tuple[Prefix, pa.Array]  # a prefix, and paths under it
+
+HINT: Final = "version-hint.text"
+_LISTS: Final = 4  # in one batch of work
+_MANIFESTS: Final = 4
+
+
+@attrs.define(eq=False)
+class References:
+    """Reads what versions of one table name, each thing once."""
+
+    storage: Storage
+    executor: Executor
+    _snapshots: set[int] = attrs.field(factory=set)
+    _manifests: set[str] = attrs.field(factory=set)
+    _last: str | None = None
+
+    def knows(self, loaded: LoadedTable) -> bool:
+        """True if all that a version names has been given."""
+        return loaded.location == self._last
+
+    def of(self, loaded: LoadedTable) -> Iterator[Named]:
+        """What a version names that none before it did, grouped by prefix. Raises as rule 2 says."""
+        if self.knows(loaded):
+            return
+        metadata = loaded.metadata
+        snapshots = [s for s in metadata.snapshots if s.snapshot_id not in self._snapshots]
+        yield from grouped(_of_metadata(loaded, snapshots))
+        fresh: list[ManifestFile] = []
+        lists = self.executor.map_batches(partial(_read_lists, self.storage), snapshots, batch_size=_LISTS)
+        for manifests in lists:
+            for manifest in manifests:
+                if manifest.manifest_path not in self._manifests:
+                    self._manifests.add(manifest.manifest_path)
+                    fresh.append(manifest)
+        yield from grouped(manifest.manifest_path for manifest in fresh)
+        read = partial(_read_manifests, self.storage, metadata.specs_by_id)
+        live = (manifest for manifest in fresh if manifest.may_have_live_files)
+        for named in self.executor.map_batches(read, live, batch_size=_MANIFESTS):
+            yield from named
+        self._snapshots.update(s.snapshot_id for s in snapshots)
+        self._last = loaded.location
+
+
+def known_metadata(loaded: LoadedTable) -> list[str]:
+    """The locations of a table's own metadata files."""
+    return [loaded.location, *(entry.metadata_file for entry in loaded.metadata.metadata_log)]
+
+
+def _of_metadata(loaded: LoadedTable, snapshots: Sequence[Snapshot]) -> Iterator[str]:
+    metadata = loaded.metadata
+    yield from known_metadata(loaded)
+    yield f"{loaded.location.rpartition('/')[0]}/{HINT}"
+    yield f"{metadata.location.rstrip('/')}/metadata/{HINT}"
+    yield from (file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
+    yield from (snapshot.manifest_list for snapshot in snapshots if snapshot.manifest_list is not None)
+
+
+def grouped(locations: Iterable[str]) -> list[Named]:
+    """Locations by their prefixes."""
+    found: defaultdict[Prefix, list[str]] = defaultdict(list)
+    for location in locations:
+        prefix, path = split_location(location)
+        found[prefix].append(path)
+    return [(prefix, pa.array(paths, pa.string())) for prefix, paths in found.items()]
+
+
+def _read_lists(storage: Storage, snapshots: Sequence[Snapshot]) -> Iterator[tuple[ManifestFile, ...]]:
+    return (read_snapshot(storage, snapshot) for snapshot in snapshots)
+
+
+def _read_manifests(
+    storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]
+) -> Iterator[list[Named]]:
+    stored = StoredManifests(storage, specs, LocalExecutor(threads=1))
+    for entries in stored.stream(manifests, frozenset()):
+        yield grouped(entry.data_file.file_path for entry in entries if entry.is_live)
