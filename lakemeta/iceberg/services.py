@@ -62,6 +62,12 @@ SERVICES: Final = {
             "lakemeta.iceberg.orphans.planner:plan_orphans",
             "lakemeta.iceberg.orphans.apply:apply_orphans",
         ),
+        Service(
+            "remove-dangling-deletes",
+            "Take delete files that apply to no data file out of the table.",
+            "lakemeta.iceberg.delete_rewrite.dangling:plan_remove_dangling",
+            "lakemeta.iceberg.delete_rewrite.dangling:apply_remove_dangling",
+        ),
     )
 }
 

@@ -9,8 +9,9 @@ from lakemeta.iceberg.filters.expressions import TRUE
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.filters.strict import all_rows_match
 from lakemeta.iceberg.rewrite.options import JobOptions
-from lakemeta.iceberg.rewrite.planner import branch_head, planner_of
+from lakemeta.iceberg.rewrite.planner import planner_of
 from lakemeta.iceberg.scan.stored_scan import live_deletes, scan
+from lakemeta.iceberg.service.branches import branch_head
 from lakemeta.words import count_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def why(place: Place, file: str, options: Mapping[str, str], where: str | None, 
     metadata = place.operations.refresh().metadata
     job = JobOptions.parse(options)
     planner = planner_of(options, metadata)
-    head = branch_head(metadata, job.branch)
+    head = branch_head(metadata, job.branch, "rewrite data files")
     path = file if file.startswith("/") or ":/" in file else f"{metadata.location.rstrip('/')}/{file}"
     if head is None:
         raise OptionError(f"{file} is no file of {place.url}: the table is empty")

@@ -3,13 +3,15 @@
     python tests/generate/pack_iceberg_cases.py CASES_DIR OUT_DIR [PREFIX]
     python tests/generate/pack_iceberg_cases.py --actions CASES_DIR OUT_DIR [PREFIX]
     python tests/generate/pack_iceberg_cases.py --files CASES_DIR OUT_DIR [PREFIX]
+    python tests/generate/pack_iceberg_cases.py --whole CASES_DIR OUT_DIR [PREFIX]
 
 A case is a folder as ``iceberg_cases.py`` records it. No plan depends on what is inside data files, so only the newest
 metadata, its manifest list and its manifests are kept. Run the tests on another folder of archives than their own with
 ``ICEBERG_CASES=OUT_DIR pytest tests/golden/test_iceberg_plans.py``.
 
 With ``--actions`` cases of services are packed that read metadata alone: the lists and manifests of all snapshots, and
-of each call of a procedure what the tests compare. With ``--files`` the whole tables are kept, with modification times.
+of each call of a procedure what the tests compare. With ``--whole`` the table is packed with all its files, with
+``--files`` also with their modification times, and what became of files is compared.
 """
 
 from __future__ import annotations
@@ -82,14 +84,35 @@ def _files_compared(expected: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "fs_deleted": expected["diff"].get("fs_deleted", [])}
 
 
+def pack_whole(cases: Path, out: Path, prefix: str) -> int:
+    """Write an archive of each case whose name starts with ``prefix``, with all files; the number of cases."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = sorted(path.parent for path in cases.glob(f"{prefix}*/case.json"))
+    for case in found:
+        state = read_json(case / "before_state.json")
+        with tarfile.open(out / f"{case.name}.tar.xz", "w:xz", preset=9) as archive:
+            for path in sorted((case / "actions").glob("*/expected.json")):
+                _add(archive, str(path.relative_to(case)), json.dumps(_compared(read_json(path))).encode())
+            _add(archive, "deleted_positions.json", json.dumps(state.get("deleted_positions", {})).encode())
+            for path in sorted(path for path in (case / "before").rglob("*") if path.is_file()):
+                _add(archive, str(path.relative_to(case)), path.read_bytes())
+    return len(found)
+
+
 _COMPARED = ("case", "action", "action_time_ms", "result", "error", "manifests_detail")
 _COMPARED_OF_STATISTICS = ("partition_stats_rows", "partition_stats_schema", "partition_statistics")
-_COMPARED_DIFF = ("new_snapshots", "next_row_id", "last_sequence_number")
+_COMPARED_OF_DELETES = ("engine_defect", "deleted_positions_after", "delete_rows_added")
+_COMPARED_DIFF = ("new_snapshots", "next_row_id", "last_sequence_number", "delete_files_removed", "delete_files_added")
+_LEFT_OUT_OF_FILES = ("metrics", "raw", "manifest")
 
 
 def _compared(expected: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: expected[key] for key in (*_COMPARED, *_COMPARED_OF_STATISTICS) if key in expected}
+    kinds = (*_COMPARED, *_COMPARED_OF_STATISTICS, *_COMPARED_OF_DELETES)
+    kept = {key: expected[key] for key in kinds if key in expected}
     kept["diff"] = {key: expected["diff"][key] for key in _COMPARED_DIFF if key in expected["diff"]}
+    for file in kept["diff"].get("delete_files_added", []):
+        for key in _LEFT_OUT_OF_FILES:
+            file.pop(key, None)
     return kept
 
 
@@ -113,7 +136,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 if __name__ == "__main__":
-    works = {"--actions": pack_actions, "--files": pack_files}
-    arguments = [name for name in sys.argv[1:] if name not in works]
-    work = next((works[name] for name in sys.argv if name in works), pack)
+    ways = {"--actions": pack_actions, "--whole": pack_whole, "--files": pack_files}
+    arguments = [name for name in sys.argv[1:] if name not in ways]
+    work = next((ways[name] for name in sys.argv[1:] if name in ways), pack)
     print(work(Path(arguments[0]), Path(arguments[1]), (arguments[2:] or [""])[0]), "cases")

@@ -47,6 +47,7 @@ ROOMS = {
         "rewrite",
         "manifest_rewrite",
         "orphans",
+        "delete_rewrite",
         "why",
         "doctor",
         "services",

@@ -11,6 +11,7 @@ from lakemeta.iceberg.manifests.codec import read_manifest
 from lakemeta.iceberg.manifests.entries import FILE_PATH_ID, DataFile, FileContent, ManifestEntry
 from lakemeta.iceberg.manifests.entry_writer import MAPS
 from lakemeta.iceberg.manifests.fast_reader import scan_manifest
+from lakemeta.iceberg.spec.locations import within
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.manifests.entries import ManifestFile
@@ -40,6 +41,17 @@ def referenced_data_file(file: DataFile) -> str | None:
         return bound.decode() if named is None and bound is not None else named
     except UnicodeDecodeError as error:
         raise CorruptMetadataError(f"{file.file_path} has deletes of a file whose name is no text") from error
+
+
+def delete_name(location: str, file: DataFile) -> str:
+    """What plans call a delete file of the table at ``location``; several deletion vectors lie in one Puffin file."""
+    path = within(location, file.file_path)
+    return f"{path}#{file.content_offset}" if file.is_deletion_vector else path
+
+
+def content_size(file: DataFile) -> int:
+    """The bytes that are a file's own: of a deletion vector its blob's, not those of its Puffin file."""
+    return file.content_size_in_bytes or 0 if file.is_deletion_vector else file.file_size_in_bytes
 
 
 def partition_key(partition: tuple[Value, ...]) -> tuple[Value, ...]:

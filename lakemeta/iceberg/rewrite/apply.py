@@ -27,9 +27,10 @@ from lakemeta.iceberg.rewrite.row_order import row_order
 from lakemeta.iceberg.rewrite.split_combine import packing
 from lakemeta.iceberg.rewrite.strays import remove_strays
 from lakemeta.iceberg.rewrite.unfinished import RunMarker, left_behind
+from lakemeta.iceberg.service.dangling import remove_dangling
 from lakemeta.iceberg.service.plans import open_plan
 from lakemeta.iceberg.write.settings import check_format
-from lakemeta.plan_operations import Rewrite
+from lakemeta.plan_operations import Remove, Rewrite
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.catalogs.place import Place
@@ -54,7 +55,7 @@ def apply_rewrite(request: ApplyRequest) -> Report:
     """
     place, plan, executor, env = request.place, request.plan, request.executor, request.env
     job = JobOptions.parse(plan.header.options)
-    metadata = open_plan(request, REWRITE_DATA_FILES, (Rewrite,)).metadata
+    metadata = open_plan(request, REWRITE_DATA_FILES, (Rewrite, Remove)).metadata
     check_format(metadata.properties, write_parquet=job.write_parquet)
     outcome = Outcome(left_behind=left_behind(place.operations, metadata, executor))
     rewrites = [op for op in plan.operations if isinstance(op, Rewrite)]
@@ -81,6 +82,9 @@ def apply_rewrite(request: ApplyRequest) -> Report:
             outcome=outcome,
         )
         _rewrite(runs, commits, marker)
+    elif job.remove_dangling_deletes:
+        outcome.snapshot, removed = remove_dangling(request, job.branch)
+        outcome.removed_deletes = len(removed)
     return outcome.report(plan, place.url)
 
 

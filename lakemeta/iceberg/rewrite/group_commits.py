@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import CommitStateUnknownError, LakemetaError
-from lakemeta.iceberg.commit.committer import commit, new_snapshot_id, remove_files
-from lakemeta.iceberg.commit.new_manifests import NewManifests
-from lakemeta.iceberg.commit.snapshot_producer import next_snapshot
+from lakemeta.iceberg.commit.committer import remove_files
+from lakemeta.iceberg.commit.snapshot_commit import commit_update, without_deletes
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.commit.summary import ENGINE
 from lakemeta.iceberg.manifests.entries import file_key
-from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.iceberg.rewrite.options import MAX_COMMITS, PARTIAL
 from lakemeta.iceberg.rewrite.outcome import files_of
-from lakemeta.iceberg.rewrite.planner import branch_head
-from lakemeta.iceberg.scan.dangling import dangling_deletes
-from lakemeta.iceberg.scan.stored_scan import live_deletes, scan
+from lakemeta.iceberg.scan.stored_scan import find_dangling
+from lakemeta.iceberg.service.branches import branch_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from lakemeta.environment import Environment
     from lakemeta.executor import Executor
     from lakemeta.iceberg.catalogs.operations import TableOperations
-    from lakemeta.iceberg.commit.draft import Base, Draft
     from lakemeta.iceberg.manifests.entries import DataFile
     from lakemeta.iceberg.rewrite.inputs import Inputs
     from lakemeta.iceberg.rewrite.options import JobOptions
@@ -90,19 +86,11 @@ class GroupCommits:
         removed: list[DataFile] = []
 
         def find(metadata: TableMetadata) -> SnapshotUpdate | None:
-            head = branch_head(metadata, self.job.branch)
+            head = branch_head(metadata, self.job.branch, "rewrite data files")
             assert head is not None, "a table that was just rewritten has a snapshot"
-            storage = self.operations.storage
-            deletes = live_deletes(storage, metadata, head, self.executor)
-            tasks = scan(storage, metadata, head, self.executor) if deletes else iter(())
-            removed[:] = dangling_deletes(tasks, deletes)
-            update = SnapshotUpdate(
-                removed_deletes=tuple(removed),
-                starting_snapshot_id=head.snapshot_id,
-                branch=self.job.branch,
-                properties=ENGINE,
-            )
-            return update if removed else None
+            found = find_dangling(self.operations.storage, metadata, head, self.executor)
+            removed[:] = [entry.data_file for entry in found]
+            return without_deletes(removed, head, self.job.branch) if removed else None
 
         try:
             self.outcome.snapshot = self._update(find) or self.outcome.snapshot
@@ -130,20 +118,7 @@ class GroupCommits:
 
     def _update(self, update_of: Callable[[TableMetadata], SnapshotUpdate | None]) -> Snapshot | None:
         """Commit the update that a function gives for a version of the table; None is nothing to do."""
-        operations = self.operations
-        taken = operations.current().metadata.snapshots_by_id
-        commit_uuid = self.env.new_uuid()
-        self.marker.committing(commit_uuid)
-        new = NewManifests(operations.metadata_location, commit_uuid, new_snapshot_id(self.env, taken))
-        stored = StoredManifests(operations.storage, {}, self.executor)
-
-        def change(base: Base) -> Draft | None:
-            stored.specs = base.metadata.specs_by_id
-            update = update_of(base.metadata)
-            return None if update is None else next_snapshot(update, base, stored, new)
-
-        draft = commit(operations, change, self.env)
-        return None if draft is None else draft.snapshot
+        return commit_update(self.operations, update_of, self.env, self.executor, self.marker.committing)
 
 
 def _deletion_vectors(batch: Sequence[Result]) -> tuple[DataFile, ...]:

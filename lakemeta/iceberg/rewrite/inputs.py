@@ -10,9 +10,9 @@ from lakemeta.errors import CorruptMetadataError, StalePlanError, UnsupportedFea
 from lakemeta.iceberg.manifests.lines import check_snapshots
 from lakemeta.iceberg.manifests.store import read_snapshot
 from lakemeta.iceberg.rewrite.groups import RewriteGroup
-from lakemeta.iceberg.rewrite.planner import branch_head
 from lakemeta.iceberg.rows.row_account import inputs_by_path
 from lakemeta.iceberg.scan.stored_scan import scan
+from lakemeta.iceberg.service.branches import branch_head
 from lakemeta.iceberg.spec.locations import file_key, whole
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def find_inputs(
             manifest_of[path] = manifest.manifest_path
         return found
 
-    head = branch_head(metadata, job.branch)
+    head = branch_head(metadata, job.branch, "rewrite data files")
     storage = place.operations.storage
     if head is not None:
         check_snapshots(read_snapshot(storage, head), head, metadata)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakemeta.errors import OptionError
 from lakemeta.iceberg.filters.expressions import TRUE, Expression
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.filters.strict import all_rows_match
@@ -17,6 +16,8 @@ from lakemeta.iceberg.rewrite.options import JobOptions
 from lakemeta.iceberg.rewrite.row_order import row_order
 from lakemeta.iceberg.rewrite.split_combine import SplitCombineOptions
 from lakemeta.iceberg.scan.stored_scan import scan
+from lakemeta.iceberg.service.branches import branch_head
+from lakemeta.iceberg.service.dangling import plan_dangling
 from lakemeta.iceberg.service.plans import header_of
 from lakemeta.iceberg.write.settings import check_format
 from lakemeta.plan import Plan
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.service.requests import PlanRequest
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
+    from lakemeta.plan_operations import Operation
 
 REWRITE_DATA_FILES: Final = "rewrite-data-files"
 
@@ -38,6 +40,7 @@ REWRITE_DATA_FILES: Final = "rewrite-data-files"
 def plan_rewrite(request: PlanRequest) -> Plan:
     """Plan on the newest version of the table; an empty table gives an empty plan.
 
+    Dangling deletes that are to be removed are in the plan only if nothing is rewritten: a rewrite makes others.
     Raises OptionError for options or a filter that make no sense, in the engine's words where it has any.
     """
     place, options, where = request.place, request.options, request.where
@@ -45,7 +48,7 @@ def plan_rewrite(request: PlanRequest) -> Plan:
     job = JobOptions.parse(options)
     check_format(metadata.properties, write_parquet=job.write_parquet)
     row_order(metadata, job)
-    head = branch_head(metadata, job.branch)
+    head = branch_head(metadata, job.branch, "rewrite data files")
     expression = TRUE if where is None else parse_where(where, metadata.schema)
     groups = [] if head is None else find_groups(place, metadata, head, options, expression, request.executor)
     whole = None if where is None else _wholly_matching(groups, metadata, expression)
@@ -58,7 +61,10 @@ def plan_rewrite(request: PlanRequest) -> Plan:
     }
     header = header_of(request, REWRITE_DATA_FILES, metadata, head, facts)
     matching: Sequence[int | None] = whole or [None] * len(groups)
-    return Plan(header, [group.to_operation(metadata, n) for group, n in zip(groups, matching, strict=True)])
+    lines: list[Operation] = [g.to_operation(metadata, n) for g, n in zip(groups, matching, strict=True)]
+    if job.remove_dangling_deletes and head is not None and not groups:
+        lines += plan_dangling(request, metadata, head)
+    return Plan(header, lines)
 
 
 def find_groups(
@@ -104,11 +110,3 @@ def _match_counts(groups: Sequence[RewriteGroup], whole: Sequence[int] | None) -
         return {}
     files, certain = sum(len(group.tasks) for group in groups), sum(whole)
     return {"wholly_matching_files": certain, "possibly_matching_files": files - certain}
-
-
-def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
-    """The head of a branch, None while the table is empty; raises OptionError if there is no such branch."""
-    head = metadata.branch_head(branch)
-    if head is None and metadata.current_snapshot is not None:
-        raise OptionError(f"Cannot rewrite data files for branch {branch}: branch does not exist")
-    return head

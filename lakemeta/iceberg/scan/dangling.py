@@ -9,11 +9,11 @@ from lakemeta.iceberg.manifests.entries import file_key
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakemeta.iceberg.manifests.entries import DataFile, ManifestEntry
+    from lakemeta.iceberg.manifests.entries import ManifestEntry
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
 
 
-def dangling_deletes(tasks: Iterable[FileScanTask], deletes: Iterable[ManifestEntry]) -> tuple[DataFile, ...]:
-    """The files of ``deletes`` that no task of a scan of the whole snapshot applies."""
+def dangling_deletes(tasks: Iterable[FileScanTask], deletes: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """Those of ``deletes`` whose files no task of a scan of the whole snapshot applies."""
     applied = {file_key(delete) for task in tasks for delete in task.deletes}
-    return tuple(entry.data_file for entry in deletes if file_key(entry.data_file) not in applied)
+    return [entry for entry in deletes if file_key(entry.data_file) not in applied]

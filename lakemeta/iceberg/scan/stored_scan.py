@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakemeta.iceberg.filters.expressions import TRUE, Expression
 from lakemeta.iceberg.manifests.store import StoredManifests
+from lakemeta.iceberg.scan.dangling import dangling_deletes
 from lakemeta.iceberg.scan.file_tasks import plan_files
 
 if TYPE_CHECKING:
@@ -49,3 +50,11 @@ def live_deletes(
     stored = StoredManifests(storage, metadata.specs_by_id, executor)
     listed = [m for m in stored.of(snapshot) if m.is_deletes]
     return [entry for entries in stored.stream(listed) for entry in entries if entry.is_live]
+
+
+def find_dangling(
+    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, executor: Executor | None = None
+) -> list[ManifestEntry]:
+    """The live delete files of a snapshot that apply to none of its data files, in manifest-list order."""
+    deletes = live_deletes(storage, metadata, snapshot, executor)
+    return dangling_deletes(scan(storage, metadata, snapshot, executor), deletes) if deletes else []

@@ -1,0 +1,118 @@
+"""Services on delete files of recorded tables: what real Iceberg 1.12 on Spark made of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import tarfile
+from functools import cache
+
+import attrs
+import pytest
+from support.iceberg_cases import DATA, Case, metadata_files, unpack
+from support.iceberg_checker import TableState
+
+from lakemeta.iceberg import IcebergTable
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
+from lakemeta.storage import LocalStorage
+
+DELETES = DATA.with_name("iceberg_deletes")
+NOT_COMPARED = {"engine-name", "engine-version", "app-id", "app-name", "iceberg-version"}
+OURS = {"remove_dangling_delete_files": "remove-dangling-deletes", "rewrite_data_files": "rewrite-data-files"}
+FAST = ("dangling_partitions_a-01", "dangling_global_eq_a-01", "dangling_dv_a-01", "dangling_specs_a-01")
+
+
+@cache
+def actions(case: str) -> dict[str, dict]:
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DELETES / f"{case}.tar.xz").read_bytes()))) as archive:
+        names = sorted(name for name in archive.getnames() if name.endswith("/expected.json"))
+        return {name.split("/")[-2]: json.load(archive.extractfile(name)) for name in names}
+
+
+def chains(family: str) -> list:
+    """(case, names of actions), each action after the first done on what the one before it left."""
+    found: list[tuple[str, list[str]]] = []
+    for path in sorted(DELETES.glob(f"{family}_*.tar.xz")):
+        case = path.name.removesuffix(".tar.xz")
+        for name, expected in actions(case).items():
+            if expected["action"]["chained"]:
+                found[-1][1].append(name)
+            else:
+                found.append((case, [name]))
+    named = [(f"{case}-{names[0]}", case, names) for case, names in found]
+    return [pytest.param(*call, id=at, marks=() if at.startswith(FAST) else pytest.mark.slow) for at, *call in named]
+
+
+class Replayed:
+    """A recorded table, and what was done to it done again."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.table = IcebergTable.open(str(case.table))
+
+    def setup(self, expected: dict) -> None:
+        """Set table properties as was done before the call."""
+        for step in expected["action"].get("setup", ()):
+            operations = HadoopTableOperations(LocalStorage(), str(self.case.table))
+            base = operations.refresh()
+            new = dict(step["set"])
+            version = int(new.pop("format-version", base.metadata.format_version))
+            changed = attrs.evolve(base.metadata, properties={**base.metadata.properties, **new})
+            if version != changed.format_version:
+                changed = attrs.evolve(changed, format_version=version, next_row_id=0)
+            operations.commit(base, changed)
+
+    def call(self, expected: dict):
+        """Plan and apply the service of a recorded call; the plan and the report."""
+        arguments = expected["action"]["args"]
+        options = dict(arguments.get("options") or {})
+        plan = self.table.plan(OURS[expected["action"]["procedure"]], options, arguments.get("where"))
+        return plan, self.table.apply(plan)
+
+    def state(self) -> TableState:
+        return TableState(str(metadata_files(self.case.table)[-1]))
+
+    def relative(self, entries: list[dict]) -> list[tuple]:
+        return sorted((self.case.relative(e["data_file"]["file_path"]), e["data_file"].get("content_offset") or 0)
+                      for e in entries)  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "names"), chains("dangling"))
+def test_dangling_deletes(case: str, names: list[str], tmp_path) -> None:
+    """Exactly the recorded delete files leave the table, by the service and after a rewrite, and no row changes."""
+    replayed = Replayed(unpack(case, tmp_path, DELETES))
+    for name in names:
+        expected = actions(case)[name]
+        replayed.setup(expected)
+        before = replayed.state()
+        _, report = replayed.call(expected)
+        after = replayed.state()
+        assert report.result == expected["result"][0]
+        assert visible(after) == visible(before)
+        left = set(replayed.relative(after.live(1, 2)))
+        gone = [place for place in replayed.relative(before.live(1, 2)) if place not in left]
+        assert gone == sorted((f["file_path"], f.get("content_offset") or 0) for f in
+                              expected["diff"]["delete_files_removed"])  # fmt: skip
+        assert summaries(replayed, before, after) == [
+            {key: value for key, value in snapshot["summary"].items() if compared(expected, key)}
+            for snapshot in expected["diff"]["new_snapshots"]
+        ]
+
+
+def compared(expected: dict, key: str) -> bool:
+    """False for keys that name the engine; manifests and sizes only where nothing is written."""
+    return key not in NOT_COMPARED and not key.endswith("-files-size")
+
+
+def summaries(replayed: Replayed, before: TableState, after: TableState) -> list[dict]:
+    known = {snapshot["snapshot-id"] for snapshot in before.metadata["snapshots"]}
+    new = [s for s in after.metadata["snapshots"] if s["snapshot-id"] not in known]
+    return [{key: value for key, value in s["summary"].items() if compared({}, key)} for s in new]
+
+
+def visible(state: TableState) -> list[str]:
+    """The rows without what is told of their ids, which an upgrade to version 3 does not yet give them."""
+    rows = TableState.__new__(TableState)
+    rows.__dict__ |= {**state.__dict__, "metadata": {**state.metadata, "format-version": 2}}
+    return rows.rows()
