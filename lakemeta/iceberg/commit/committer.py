@@ -94,7 +94,7 @@ def _with_retries(
             return None
         _write_files(operations.storage, draft, written)
         try:
-            _swap(operations, base, draft)
+            _swap(operations, base, draft, env)
         except CommitConflictError as error:
             if not policy.tries_again(attempt, env.now_ms() - started):
                 raise
@@ -121,14 +121,41 @@ def _create(storage: Storage, items: Sequence[tuple[str, bytes]]) -> Iterator[No
         yield None
 
 
-def _swap(operations: TableOperations, base: LoadedTable, draft: Draft) -> None:
-    """Commit; if the answer was lost, the table itself says whether the change has arrived."""
+def _swap(operations: TableOperations, base: LoadedTable, draft: Draft, env: Environment) -> None:
+    """Commit; if the answer was lost, the table itself says whether the change has arrived.
+
+    It is asked after a conflict too: what carries requests to a catalog may repeat one whose answer was lost, and the
+    second is then a conflict with the first. Taken for a lost race, the files of the committed snapshot would go.
+    """
     try:
         operations.commit(base, draft.metadata)
-    except CommitStateUnknownError as error:
-        try:
-            arrived = draft.has_arrived(operations.refresh().metadata)
-        except LakemetaError:
-            raise error from None
-        if not arrived:
+    except CommitConflictError as error:
+        if not _is_there_all_the_same(operations, draft, error):
             raise
+    except CommitStateUnknownError:
+        if not _arrives(operations, draft, RetryPolicy.of_status_checks(base.metadata.properties), env):
+            raise
+
+
+def _arrives(operations: TableOperations, draft: Draft, policy: RetryPolicy, env: Environment) -> bool:
+    """True once the table has the change. It may be on its way still, and what keeps the table may come back."""
+    started, look = env.now_ms(), 0
+    while True:
+        look += 1
+        try:
+            if draft.has_arrived(operations.refresh().metadata):
+                return True
+        except LakemetaError as error:
+            _log.info("look %d for a commit without answer failed: %s", look, error)
+        if not policy.tries_again(look, env.now_ms() - started):
+            return False
+        env.sleep(policy.wait_ms(look, env.random()) / 1000)
+
+
+def _is_there_all_the_same(operations: TableOperations, draft: Draft, conflict: CommitConflictError) -> bool:
+    if draft.snapshot is None:
+        return False  # what it was to do may have been done by another
+    try:
+        return draft.has_arrived(operations.refresh().metadata)
+    except LakemetaError as error:
+        raise CommitStateUnknownError(f"{conflict}, and then the table could not be read: {error}") from error

@@ -1,4 +1,4 @@
-"""When a failed commit is tried again: the table's ``commit.retry.*`` properties.
+"""When a failed commit is tried again, and an unanswered one looked for: the table's ``commit.*`` properties.
 
 The rules are those of Iceberg's Tasks.runTaskWithRetry with an exponential factor of 2: only a conflict is
 worth another try, and the total time is looked at after the second failure.
@@ -36,6 +36,16 @@ class RetryPolicy:
             int_property(properties, "commit.retry.min-wait-ms", 100),
             int_property(properties, "commit.retry.max-wait-ms", 60_000),
             int_property(properties, "commit.retry.total-timeout-ms", 1_800_000),
+        )
+
+    @classmethod
+    def of_status_checks(cls, properties: Mapping[str, str]) -> RetryPolicy:
+        """How a table is looked at for a commit whose answer was lost: ``commit.status-check.*``."""
+        return cls(
+            int_property(properties, "commit.status-check.num-retries", 3),
+            int_property(properties, "commit.status-check.min-wait-ms", 1_000),
+            int_property(properties, "commit.status-check.max-wait-ms", 60_000),
+            int_property(properties, "commit.status-check.total-timeout-ms", 1_800_000),
         )
 
     def tries_again(self, attempt: int, elapsed_ms: float) -> bool:

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from support.faults import WrappedStorage
 from support.iceberg_checker import TableState
-from support.iceberg_tables import SmallTable, create_table
+from support.iceberg_tables import SmallTable, create_table, still_env
 
 from lakemeta.errors import (
     CommitConflictError,
@@ -239,7 +239,7 @@ def test_an_unknown_state_leaves_every_file(small):
     table = opened(small, Lost(small.storage))
     before = files(small)
     with pytest.raises(CommitStateUnknownError):
-        table.apply(table.plan_rewrite_data_files(ALL))
+        table.apply(table.plan_rewrite_data_files(ALL), env=still_env())
     assert len(files(small) - before) == 2
 
 

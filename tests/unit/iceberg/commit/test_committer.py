@@ -152,6 +152,64 @@ def test_an_unknown_state_is_looked_into(table):
     assert unreferenced(table) == set()
 
 
+class LateLine(Rivals):
+    """Operations whose commit is answered by an error, and whose version shows only at the third look after that."""
+
+    error: type[Exception] = CommitStateUnknownError
+    looks = 0
+
+    def commit(self, base, new):
+        self.before = base
+        self.inner.commit(base, new)
+        raise self.error("no answer")
+
+    def refresh(self):
+        self.looks += hasattr(self, "before")
+        if self.looks == 1:
+            raise StorageError("it does not answer")
+        return self.before if self.looks == 2 else self.inner.refresh()
+
+
+def test_an_unknown_state_is_looked_into_again_and_again(table):
+    """A catalog that comes back, or is slow to commit, is waited for as commit.status-check.* say."""
+    pauses: list[float] = []
+    snapshot = rewrite_all(table, LateLine(table, 0), pauses)
+    assert table.operations.refresh().metadata.current_snapshot_id == snapshot.snapshot_id
+    assert pauses == [1.0, 2.0]
+
+
+class Repeater(LateLine):
+    """Operations behind something that repeats a request whose answer it lost: the second is a conflict."""
+
+    error = CommitConflictError
+
+    def refresh(self):
+        return self.inner.refresh()
+
+
+def test_a_conflict_with_the_own_commit_is_none(table):
+    """The snapshot is in the table, so nothing is tried again and none of its files is removed."""
+    operations = Repeater(table, 0)
+    snapshot = rewrite_all(table, operations)
+    assert snapshot.snapshot_id == operations.refresh().metadata.current_snapshot_id
+    assert len(TableState.local(table.root).rows()) == 3
+    assert unreferenced(table) == set()
+
+
+def test_a_conflict_after_which_the_table_cannot_be_read_is_unknown(table):
+    """It may have been one with the own commit, so every file stays."""
+
+    class Gone(Repeater):
+        def refresh(self):
+            if hasattr(self, "before"):
+                raise StorageError("it does not answer")
+            return self.inner.refresh()
+
+    with pytest.raises(CommitStateUnknownError, match="could not be read"):
+        rewrite_all(table, Gone(table, 0))
+    assert len(TableState.local(table.root).rows()) == 3
+
+
 def test_an_unknown_state_removes_nothing(table):
     """If nobody can say, every file stays: the metadata may still arrive and name it."""
     before = names(table)

@@ -37,6 +37,12 @@ def test_table_properties_set_the_policy():
     assert RetryPolicy.of(properties) == RetryPolicy(0, 1, 2, 3)
 
 
+def test_status_checks_have_properties_of_their_own():
+    """A commit without answer is looked for four times, first after a second, unless commit.status-check.* say else."""
+    assert RetryPolicy.of_status_checks({}) == RetryPolicy(3, 1_000, 60_000, 1_800_000)
+    assert RetryPolicy.of_status_checks({"commit.status-check.num-retries": "0"}).num_retries == 0
+
+
 def test_a_malformed_property_is_named():
     """A property that is no number is an OptionError that names it."""
     with pytest.raises(OptionError, match=r"commit\.retry\.num-retries"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.faults import Crash, RecordingStorage, WrappedStorage
 from support.iceberg_checker import TableState
-from support.iceberg_tables import SmallTable, create_table
+from support.iceberg_tables import SmallTable, create_table, still_env
 
 from lakemeta.errors import CommitStateUnknownError, StorageError
 from lakemeta.executor import batched
@@ -105,7 +105,7 @@ def opened(small: SmallTable, storage=None) -> IcebergTable:
 
 
 def rewrite(table: IcebergTable, options=ALL):
-    return table.apply(table.plan_rewrite_data_files(options), executor=Restless())
+    return table.apply(table.plan_rewrite_data_files(options), executor=Restless(), env=still_env())
 
 
 def files(small: SmallTable) -> set[str]:
