@@ -79,6 +79,10 @@ class CommitStateUnknownError(LakemetaError):
     exit_code = 5
 
 
+class CatalogError(LakemetaError):
+    """A catalog could not be asked, or refused a request that it will refuse again; nothing was changed."""
+
+
 class StorageError(LakemetaError):
     """The storage could not be read, listed or written; the message names the path."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -15,7 +15,7 @@ from lakemeta.environment import Environment
 from lakemeta.errors import PathNotFoundError
 from lakemeta.events import Event, Progress, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
-from lakemeta.iceberg.catalogs.opening import open_operations
+from lakemeta.iceberg.catalogs.opening import open_operations, place_of
 from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.service.plans import PREFIX
 from lakemeta.iceberg.service.requests import ApplyRequest, PlanRequest
@@ -60,6 +60,18 @@ class IcebergTable:
             CorruptMetadataError: its metadata is damaged.
         """
         return cls(Place(url.rstrip("/"), open_operations(url, storage_options)), on_event)
+
+    @classmethod
+    def of(cls, table: Any, *, on_event: Callable[[Event], None] | None = None) -> IcebergTable:
+        """The table of a pyiceberg ``Table``: its catalog takes the commits, its storage options reach the files.
+
+        A ``StaticTable`` is its metadata file: it can be inspected and planned, and refuses to be changed.
+
+        Raises:
+            TableNotFoundError: the catalog has no such table any more.
+            CatalogError: the catalog gives no answer.
+        """
+        return cls(place_of(table), on_event)
 
     @property
     def _watch(self) -> Watch:

@@ -20,6 +20,7 @@ _ICEBERG_NAMES = {
     "s3.region": "region_name",
     "s3.path-style-access": "path_style",
     "s3.anonymous": "anon",
+    "s3.profile-name": "profile",
 }
 _TEXT = frozenset({"key", "secret", "token", "endpoint_url", "profile"})
 _FLAGS = frozenset({"anon", "use_ssl", "requester_pays"})

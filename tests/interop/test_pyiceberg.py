@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,14 +12,11 @@ from pyiceberg.table import StaticTable
 from support.iceberg_checker import TableState
 from support.iceberg_tables import create_table
 
-from lakemeta.errors import CommitConflictError, OptionError, TableNotFoundError
+from lakemeta.errors import CommitConflictError, OptionError, TableNotFoundError, UnsupportedFeatureError
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.catalogs.pyiceberg_catalog import CatalogTableOperations
 from lakemeta.storage import LocalStorage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -113,6 +110,44 @@ def test_catalog_urls(catalog, tmp_path):
         IcebergTable.open("catalog://lake/db.nope", options)
     with pytest.raises(OptionError, match="names no table"):
         IcebergTable.open("catalog://lake", options)
+
+
+def test_a_table_of_pyiceberg_is_taken_as_it_is(catalog):
+    """Its catalog takes the commit and its name is what `open` would take."""
+    table = filled(catalog)
+    ours = IcebergTable.of(table)
+    assert ours.url == "catalog://lake/db.t"
+    ours.apply(ours.plan_rewrite_data_files(ALL))
+    table.refresh()
+    assert table.current_snapshot().summary.operation.value == "replace"
+    assert len(table.scan().to_arrow()) == 9
+    catalog.drop_table("db.t")
+    with pytest.raises(TableNotFoundError, match=r"the catalog lake has no table db\.t"):
+        IcebergTable.of(table)
+
+
+def test_a_static_table_of_pyiceberg_can_be_planned_only(catalog):
+    """It is a metadata file without a catalog."""
+    static = StaticTable.from_metadata(filled(catalog).metadata_location)
+    ours = IcebergTable.of(static)
+    assert ours.url == static.metadata_location
+    plan = ours.plan_rewrite_data_files(ALL)
+    with pytest.raises(UnsupportedFeatureError, match="kept by a catalog"):
+        ours.apply(plan)
+
+
+def test_metadata_that_pyiceberg_cannot_write_is_refused_before_any_work(catalog):
+    """A catalog that pyiceberg runs itself takes no table of version 3; nothing is written."""
+    table = filled(catalog)
+    ours = opened(catalog)
+    plan = ours.plan_rewrite_data_files(ALL)
+    v3 = Path(table.metadata_location.removeprefix("file://"))
+    document = json.loads(v3.read_text())
+    v3.write_text(json.dumps({**document, "format-version": 3, "next-row-id": 0}))
+    before = sorted(v3.parents[1].rglob("*"))
+    with pytest.raises(UnsupportedFeatureError, match=r"cannot write it: .*V3.*REST"):
+        ours.apply(plan)
+    assert sorted(v3.parents[1].rglob("*")) == before
 
 
 def test_the_command_line_takes_catalog_urls(catalog, tmp_path, monkeypatch, capsys):

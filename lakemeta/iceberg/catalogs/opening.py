@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.errors import PathNotFoundError, StorageError, TableNotFoundError, UnsupportedFeatureError
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations, read_metadata
 from lakemeta.iceberg.catalogs.operations import LoadedTable
+from lakemeta.iceberg.catalogs.place import SCHEME, Place
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from lakemeta.storage import Storage
 
 _CATALOG_FILE: Final = re.compile(r"([0-9]+)-[0-9a-fA-F-]{36}(\.gz)?\.metadata\.json(\.gz)?")
-SCHEME: Final = "catalog://"
 _HADOOP_FILE: Final = re.compile(r"v[0-9]+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")
 
 
@@ -80,6 +80,18 @@ def open_operations(url: str, storage_options: Mapping[str, str] | None) -> Tabl
     except PathNotFoundError as error:
         raise TableNotFoundError(f"no Iceberg table lies at {url}: {error}") from error
     return operations
+
+
+def place_of(table: Any) -> Place:
+    """The place of a pyiceberg ``Table``; a ``StaticTable`` has no catalog, so it can be read only."""
+    from pyiceberg.table import StaticTable
+
+    from lakemeta.iceberg.catalogs.pyiceberg_catalog import CatalogTableOperations, storage_of
+
+    if isinstance(table, StaticTable):
+        return Place(table.metadata_location, FixedTableOperations(*storage_of(table)))
+    operations = CatalogTableOperations(table.catalog, table.name())
+    return Place(f"{SCHEME}{table.catalog.name}/{operations.name}", operations)
 
 
 def _open_directory(storage: Storage, root: str) -> TableOperations:

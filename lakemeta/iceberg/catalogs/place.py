@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.catalogs.operations import TableOperations
+
+SCHEME: Final = "catalog://"  # of the URL of a table that a catalog keeps
 
 
 @attrs.frozen(eq=False)

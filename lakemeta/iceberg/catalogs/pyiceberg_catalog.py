@@ -8,46 +8,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from lakemeta.errors import (
-    CommitConflictError,
-    CommitStateUnknownError,
-    OptionError,
-    TableNotFoundError,
-    UnsupportedFeatureError,
-)
+from lakemeta.errors import CatalogError, CommitConflictError, OptionError, UnsupportedFeatureError
+from lakemeta.iceberg.catalogs.catalog_errors import commit_error, load_error, reason
+from lakemeta.iceberg.catalogs.difference import difference
 from lakemeta.iceberg.catalogs.hadoop import read_metadata
 from lakemeta.iceberg.catalogs.operations import LoadedTable
+from lakemeta.iceberg.catalogs.place import SCHEME
+from lakemeta.iceberg.catalogs.vended import storage_options
 from lakemeta.iceberg.spec.locations import store_path
-from lakemeta.iceberg.spec.metadata_json import metadata_to_json
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
+    from lakemeta.storage.contract import Storage
 
-_STORE_OPTIONS: Final = (
-    "s3.endpoint",
-    "s3.access-key-id",
-    "s3.secret-access-key",
-    "s3.session-token",
-    "s3.region",
-    "s3.profile-name",
-)
+_ANSWER_WITHIN: Final = (30.0, 600.0)  # seconds to connect and to answer; pyiceberg itself waits for ever
 
 
 class CatalogTableOperations:
     """Loads and commits one table of a pyiceberg catalog."""
 
-    def __init__(self, catalog: Any, identifier: str) -> None:
-        """``catalog`` is a ``pyiceberg.catalog.Catalog``; raises TableNotFoundError if it has no such table."""
+    def __init__(self, catalog: Any, identifier: str | tuple[str, ...]) -> None:
+        """``catalog`` is a ``pyiceberg.catalog.Catalog``.
+
+        Raises TableNotFoundError if it has no such table, CatalogError if it gives no answer.
+        """
         self._catalog = catalog
         self._identifier = identifier
+        self.name = identifier if isinstance(identifier, str) else ".".join(identifier)
         self._loaded: LoadedTable | None = None
-        table = self._load()
-        options = {k: str(v) for k, v in table.io.properties.items() if k in _STORE_OPTIONS and v}
-        remote = table.metadata_location.startswith("s3")
-        self.storage, _ = open_storage(table.metadata_location, options if remote else None)
+        self.storage, _ = storage_of(self._load())
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, str] | None) -> CatalogTableOperations:
@@ -55,18 +47,10 @@ class CatalogTableOperations:
 
         NAME is configured as pyiceberg has it (``.pyiceberg.yaml``, environment); ``options`` are added to that.
         """
-        name, _, identifier = url.partition("://")[2].partition("/")
-        if not name or "." not in identifier:
-            raise OptionError(f"{url} names no table; write catalog://NAME/namespace.table")
-        try:
-            from pyiceberg.catalog import load_catalog
-        except ImportError:
-            raise OptionError("tables of a catalog need pyiceberg; install lakemeta[catalog]") from None
-        try:
-            catalog = load_catalog(name, **(options or {}))
-        except (ValueError, KeyError) as error:
-            raise OptionError(f"the catalog {name} is not configured: {error}") from error
-        return cls(catalog, identifier)
+        name, _, identifier = url.removeprefix(SCHEME).partition("/")
+        if not name or not all(identifier.partition(".")):
+            raise OptionError(f"{url} names no table; write {SCHEME}NAME/namespace.table")
+        return cls(_catalog(name, options or {}), identifier)
 
     def current(self) -> LoadedTable:
         """The version that was loaded last; loads it the first time."""
@@ -87,56 +71,101 @@ class CatalogTableOperations:
         return f"{metadata.properties.get('write.metadata.path', default).rstrip('/')}/{name}"
 
     def check_writable(self) -> None:
-        """A catalog takes commits."""
+        """Raise UnsupportedFeatureError if pyiceberg, which is to write the metadata, cannot write this version."""
+        if self._is_remote():
+            return
+        try:
+            self._load().metadata.model_dump_json()
+        except NotImplementedError as error:
+            raise UnsupportedFeatureError(
+                f"pyiceberg writes the metadata of the catalog of {self.name} and cannot write it: {reason(error)}; "
+                f"change the table through a REST catalog"
+            ) from error
 
     def commit(self, base: LoadedTable, new: TableMetadata) -> None:
-        """Send what changed to the catalog, on the condition that the branch is where it was.
+        """Send what changed to the catalog, on the conditions of :mod:`lakemeta.iceberg.catalogs.difference`.
 
-        Raises CommitConflictError if the catalog refused, CommitStateUnknownError if it did not say.
+        Raises CommitConflictError if the table has moved, CatalogError if the catalog refused, CommitStateUnknownError
+        if it did not say.
         """
-        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-
         table = self._load()
         if table.metadata_location != base.location:
-            raise CommitConflictError(f"{self._identifier} has a newer version than the change is based on")
-        requirements, updates = _difference(base.metadata, new)
+            raise CommitConflictError(f"{self.name} has a newer version than the change is based on")
+        requirements, updates = self._models(base.metadata, new)
         self._loaded = None
         try:
             self._catalog.commit_table(table, requirements, updates)
-        except CommitStateUnknownException as error:
-            raise CommitStateUnknownError(f"the catalog did not say whether it took the commit: {error}") from error
-        except (CommitFailedException, ValueError) as error:
-            raise CommitConflictError(f"the catalog did not take the commit to {self._identifier}: {error}") from error
         except Exception as error:
-            # Whatever else a catalog's client raises, a timeout among it, does not say that nothing has happened.
-            raise CommitStateUnknownError(f"the commit to {self._identifier} ended in an error: {error}") from error
+            raise commit_error(error, self.name, remote=self._is_remote()) from error
+
+    def _models(self, base: TableMetadata, new: TableMetadata) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        from pydantic import TypeAdapter, ValidationError
+        from pyiceberg.table.update import TableRequirement, TableUpdate
+
+        change = difference(base, new)
+        try:
+            return (
+                TypeAdapter(tuple[TableRequirement, ...]).validate_python(change.requirements),
+                TypeAdapter(tuple[TableUpdate, ...]).validate_python(change.updates),
+            )
+        except ValidationError as error:
+            raise UnsupportedFeatureError(
+                f"this pyiceberg cannot send the change of {self.name}, and nothing was changed; update pyiceberg "
+                f"({error.errors()[0]['msg']})"
+            ) from error
+
+    def _is_remote(self) -> bool:
+        """True if another process applies the updates; where it is this one, it is pyiceberg that does."""
+        from pyiceberg.catalog.rest import RestCatalog
+
+        return isinstance(self._catalog, RestCatalog)
 
     def _load(self) -> Any:
-        from pyiceberg.exceptions import NoSuchTableError
-
         try:
             return self._catalog.load_table(self._identifier)
-        except NoSuchTableError as error:
-            raise TableNotFoundError(f"the catalog has no table {self._identifier}: {error}") from error
+        except Exception as error:
+            raise load_error(error, self._catalog.name, self.name) from error
 
 
-def _difference(base: TableMetadata, new: TableMetadata) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """What a commit requires and changes, as pyiceberg's requirements and updates.
+def storage_of(table: Any) -> tuple[Storage, str]:
+    """The storage of a pyiceberg ``Table``, with the credentials it was given, and the path of its metadata file."""
+    remote = table.metadata_location.startswith("s3")
+    return open_storage(table.metadata_location, storage_options(table.io.properties) if remote else None)
 
-    Raises UnsupportedFeatureError for a change that is not a new snapshot or a moved ref.
-    """
-    from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
 
-    document = metadata_to_json(new)
-    added = [s for s in document["snapshots"] if s["snapshot-id"] not in base.snapshots_by_id]
-    moved = [name for name, ref in new.refs.items() if base.refs.get(name) != ref]
-    if base.refs.keys() - new.refs.keys() or len(new.snapshots) != len(base.snapshots) + len(added):
-        raise UnsupportedFeatureError("a catalog is sent new snapshots and moved branches only; nothing was changed")
-    requirements: list[Any] = [AssertTableUUID.model_validate({"uuid": new.table_uuid})]
-    updates: list[Any] = [AddSnapshotUpdate.model_validate({"snapshot": snapshot}) for snapshot in added]
-    for name in moved:
-        before = base.refs.get(name)
-        asserted = {"ref": name, "snapshot-id": before.snapshot_id if before else None}
-        requirements.append(AssertRefSnapshotId.model_validate(asserted))
-        updates.append(SetSnapshotRefUpdate.model_validate({"ref-name": name, **document["refs"][name]}))
-    return tuple(requirements), tuple(updates)
+def _catalog(name: str, options: Mapping[str, str]) -> Any:
+    """The catalog of this name, as pyiceberg's configuration has it."""
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError as error:
+        raise OptionError("tables of a catalog need pyiceberg; install lakemeta[catalog]") from error
+    except Exception as error:  # its configuration is read on import
+        raise OptionError(
+            f"pyiceberg cannot read its configuration; correct .pyiceberg.yaml in $PYICEBERG_HOME, the home directory "
+            f"or here ({reason(error)})"
+        ) from error
+    from pyiceberg.exceptions import NotInstalledError
+
+    try:
+        catalog = load_catalog(name, **options)
+    except (ValueError, KeyError, NotInstalledError) as error:
+        raise OptionError(f"the catalog {name} is not configured: {reason(error)}") from error
+    except Exception as error:
+        raise CatalogError(f"the catalog {name} cannot be opened: {reason(error)}") from error
+    _answer_in_time(catalog)
+    return catalog
+
+
+def _answer_in_time(catalog: Any) -> None:
+    """Have the HTTP client of a REST catalog give up; pyiceberg has no property for it."""
+    from requests import Session
+    from requests.adapters import HTTPAdapter
+
+    class InTime(HTTPAdapter):
+        def send(self, *args: Any, **options: Any) -> Any:
+            return super().send(*args, **{**options, "timeout": options.get("timeout") or _ANSWER_WITHIN})
+
+    session = getattr(catalog, "_session", None)
+    if isinstance(session, Session):
+        session.mount("http://", InTime())
+        session.mount("https://", InTime())
