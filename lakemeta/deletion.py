@@ -47,6 +47,11 @@ class Door:
     files: str | None = None
     directories: str | None = None
 
+    def permits(self, path: str) -> bool:
+        """True if a file lies below the base and has a shape that may go; links are not looked for."""
+        below = bool(self.base) and _lies_below(self.base, path)
+        return below and re.fullmatch(self.files or _NOTHING, path[len(self.base) + 1 :]) is not None
+
     def check_files(self, paths: Iterable[str]) -> None:
         """Raise unless every path is a file that may go.
 

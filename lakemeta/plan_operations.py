@@ -205,6 +205,31 @@ class Expire:
 
 
 @attrs.frozen(slots=True)
+class RemoveUnused:
+    """Remove a ``schema`` or ``partition-spec`` (``kind``) that no snapshot needs from an Iceberg table's metadata."""
+
+    op: ClassVar[str] = "remove_unused"
+    kind: str
+    id: int
+    reason: str
+
+    @property
+    def sort_key(self) -> tuple[str, int, str]:
+        """Order in the plan: by kind, then id."""
+        return ("", -2, f"{self.kind} {self.id:010d}")
+
+    @property
+    def counted(self) -> _Counted:
+        """What it adds to the summary of a plan."""
+        return ("", f"remove {self.kind} {self.id}", self.reason), 0, 0
+
+    @property
+    def changed(self) -> _Changed:
+        """No file."""
+        return 0, 0
+
+
+@attrs.frozen(slots=True)
 class RewriteManifests:
     """Rewrite the manifests of one partition spec and content (``data`` or ``deletes``) into ``expected_outputs``."""
 
@@ -257,7 +282,18 @@ class WriteStatistics:
         return 0, 0
 
 
-Operation = Delete | Keep | Remove | DeletePartition | Rewrite | RemoveRef | Expire | RewriteManifests | WriteStatistics
+Operation = (
+    Delete
+    | Keep
+    | Remove
+    | DeletePartition
+    | Rewrite
+    | RemoveRef
+    | Expire
+    | RemoveUnused
+    | RewriteManifests
+    | WriteStatistics
+)
 _OPERATIONS: Final[dict[str, Any]] = {kind.op: kind for kind in get_args(Operation)}
 # A plan may have a million lines: field names are looked up once, not once a line.
 _FIELDS: Final = {kind: tuple(field.name for field in attrs.fields(kind)) for kind in _OPERATIONS.values()}

@@ -68,6 +68,12 @@ SERVICES: Final = {
             "lakemeta.iceberg.delete_rewrite.dangling:plan_remove_dangling",
             "lakemeta.iceberg.delete_rewrite.dangling:apply_remove_dangling",
         ),
+        Service(
+            "expire-snapshots",
+            "Remove old snapshots, and delete the files that nothing names then.",
+            "lakemeta.iceberg.expire.planner:plan_expire",
+            "lakemeta.iceberg.expire.apply:apply_expire",
+        ),
     )
 }
 

@@ -4,6 +4,7 @@
     python tests/generate/pack_iceberg_cases.py --actions CASES_DIR OUT_DIR [PREFIX]
     python tests/generate/pack_iceberg_cases.py --files CASES_DIR OUT_DIR [PREFIX]
     python tests/generate/pack_iceberg_cases.py --whole CASES_DIR OUT_DIR [PREFIX]
+    python tests/generate/pack_iceberg_cases.py --expire CASES_DIR OUT_DIR [PREFIX]
 
 A case is a folder as ``iceberg_cases.py`` records it. No plan depends on what is inside data files, so only the newest
 metadata, its manifest list and its manifests are kept. Run the tests on another folder of archives than their own with
@@ -11,7 +12,8 @@ metadata, its manifest list and its manifests are kept. Run the tests on another
 
 With ``--actions`` cases of services are packed that read metadata alone: the lists and manifests of all snapshots, and
 of each call of a procedure what the tests compare. With ``--whole`` the table is packed with all its files, with
-``--files`` also with their modification times, and what became of files is compared.
+``--files`` also with their modification times, and what became of files is compared; ``--expire`` is for
+calls of expire_snapshots.
 """
 
 from __future__ import annotations
@@ -129,6 +131,35 @@ def _needed(table: Path) -> list[tuple[str, bytes]]:
     return [(newest.name, json.dumps(metadata).encode()), *((path.name, path.read_bytes()) for path in others)]
 
 
+_OF_CALL = ("action", "action_time_ms", "result", "error")
+_OF_DIFF = ("removed_snapshot_ids", "fs_deleted", "fs_added")
+_OF_METADATA = ("refs", "schemas", "partition-specs", "statistics", "partition-statistics", "snapshot-log")
+
+
+def pack_expire(cases: Path, out: Path, prefix: str) -> int:
+    """Write an archive of each case whose name starts with ``prefix``, with all files; the number of cases."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = sorted(path.parent for path in cases.glob(f"{prefix}*/case.json"))
+    for case in found:
+        with tarfile.open(out / f"{case.name}.tar.xz", "w:xz", preset=9) as archive:
+            for path in sorted((case / "actions").glob("*/expected.json")):
+                if "expire_snapshots" in path.parent.name:
+                    _add(archive, str(path.relative_to(case)), json.dumps(_of_expire(read_json(path))).encode())
+            # Files of a kind share most of their bytes with each other.
+            files = (p for p in (case / "before").rglob("*") if p.is_file() and p.suffix != ".crc")
+            for path in sorted(files, key=lambda p: (p.suffix, p.name)):
+                _add(archive, str(path.relative_to(case)), path.read_bytes())
+    return len(found)
+
+
+def _of_expire(expected: dict[str, Any]) -> dict[str, Any]:
+    changed = expected["diff"]["metadata_diff"]["changed"]
+    diff = {key: expected["diff"][key] for key in _OF_DIFF}
+    diff["metadata"] = {key: changed[key] for key in _OF_METADATA if key in changed}
+    rows = (expected.get("integrity") or {}).get("rows_at_refs")
+    return {**{key: expected[key] for key in _OF_CALL if key in expected}, "rows_at_refs": rows, "diff": diff}
+
+
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     member = tarfile.TarInfo(name)
     member.size = len(content)
@@ -136,7 +167,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 if __name__ == "__main__":
-    ways = {"--actions": pack_actions, "--whole": pack_whole, "--files": pack_files}
+    ways = {"--actions": pack_actions, "--whole": pack_whole, "--files": pack_files, "--expire": pack_expire}
     arguments = [name for name in sys.argv[1:] if name not in ways]
     work = next((ways[name] for name in sys.argv[1:] if name in ways), pack)
     print(work(Path(arguments[0]), Path(arguments[1]), (arguments[2:] or [""])[0]), "cases")

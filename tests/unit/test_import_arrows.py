@@ -48,6 +48,7 @@ ROOMS = {
         "manifest_rewrite",
         "orphans",
         "delete_rewrite",
+        "expire",
         "why",
         "doctor",
         "services",

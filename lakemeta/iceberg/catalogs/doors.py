@@ -8,7 +8,9 @@ Rules of this module:
    written. Callers name only files that they wrote themselves, or that left the metadata log.
 3. Orphan files: any file below a directory that is looked at for them, but for names of ours and the version hint.
    Callers prove of each path that the table's newest metadata does not name it.
-4. No directory ever goes.
+4. Files that no snapshot names any more: anything below a location that the table declares as its own, whoever wrote
+   it, but no version of the table, no version hint, and no marker of lakemeta. Callers prove that nothing needs them.
+5. No directory ever goes.
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from lakemeta.deletion import Door
+from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.iceberg.write.settings import data_root, name_pattern
+from lakemeta.paths import ROOTED_SCHEMES
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.catalogs.operations import TableOperations
@@ -36,6 +42,43 @@ def data_door(storage: Storage, metadata: TableMetadata, uuid: str) -> Door:
     """The door for data files that the rewrite ``uuid`` wrote."""
     root = store_path(storage.scheme, data_root(metadata.location, metadata.properties))
     return Door(storage, root, rf"(?:[^/]+/)*{name_pattern(uuid)}")
+
+
+_OWN_LOCATIONS: Final = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+_UNNAMED: Final = r"(?:[^/]+/)*(?!\.lakemeta-|version-hint\.text\Z|[^/]*\.metadata\.json(?:\.gz)?\Z)[^/]+"
+
+
+@attrs.frozen
+class Doors:
+    """The doors for files that no snapshot names any more, one for each location of a table."""
+
+    doors: tuple[Door, ...]
+
+    @classmethod
+    def of_table(cls, storage: Storage, metadata: TableMetadata) -> Doors:
+        """Those of all locations that the table declares and that lie in its store."""
+        declared = [metadata.location, *(metadata.properties[n] for n in _OWN_LOCATIONS if n in metadata.properties)]
+        bases = {path.rstrip("/") for location in declared if (path := _path(storage, location))}
+        return cls(tuple(Door(storage, base, _UNNAMED) for base in sorted(bases, key=lambda b: (-len(b), b)) if base))
+
+    def find(self, location: str) -> tuple[Door, str] | None:
+        """The door that lets a file through, and the file's store path; None if there is no such door."""
+        if not self.doors or (path := _path(self.doors[0].storage, location)) is None:
+            return None
+        return next(((door, path) for door in self.doors if door.permits(path)), None)
+
+
+def _path(storage: Storage, location: str) -> str | None:
+    try:
+        path = store_path(storage.scheme, location)
+    except (CorruptMetadataError, UnsupportedFeatureError):
+        return None
+    return re.sub("/{2,}", "/", path) if storage.scheme in ROOTED_SCHEMES else path
 
 
 def metadata_door(storage: Storage, folder: str) -> Door:

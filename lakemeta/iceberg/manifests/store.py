@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from lakemeta.iceberg.manifests.entries import ManifestEntry, ManifestFile
+    from lakemeta.iceberg.manifests.entries import FileContent, ManifestEntry, ManifestFile
     from lakemeta.iceberg.spec.partitioning import PartitionSpec
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
     from lakemeta.storage.contract import Storage
@@ -102,16 +102,32 @@ def read_snapshot(storage: Storage, snapshot: Snapshot) -> tuple[ManifestFile, .
 
     Raises CorruptMetadataError for a list that contradicts itself.
     """
+    return read_list(storage, snapshot)[1]
+
+
+def read_list(storage: Storage, snapshot: Snapshot) -> tuple[int, tuple[ManifestFile, ...]]:
+    """As :func:`read_snapshot`, with the size of the list in bytes."""
     if snapshot.manifest_list is None:
         raise UnsupportedFeatureError(
             f"snapshot {snapshot.snapshot_id} has no manifest list, as in very old tables; append to the table "
             f"with a newer Iceberg first"
         )
     path = store_path(storage.scheme, snapshot.manifest_list)
-    manifests = tuple(read_manifest_list(storage.read(path), path))
+    data = storage.read(path)
+    manifests = tuple(read_manifest_list(data, path))
     for manifest in manifests:
         check_line(manifest)
-    return manifests
+    return len(data), manifests
+
+
+def live_files(
+    storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]
+) -> Iterator[list[tuple[str, int, FileContent]]]:
+    """Location, size in bytes and content of each live file, data or delete, of each manifest."""
+    for manifest, spec, data in _read(storage, specs, manifests):
+        entries = _checked(manifest, scan_manifest(data, manifest, spec, frozenset()))
+        files = (entry.data_file for entry in entries if entry.is_live)
+        yield [(file.file_path, file.file_size_in_bytes, file.content) for file in files]
 
 
 def _read_batch(

@@ -39,12 +39,13 @@ def add_snapshot(metadata: TableMetadata, location: str, snapshot: Snapshot, bra
         snapshots=(*metadata.snapshots, snapshot),
         refs={**metadata.refs, branch: head},
         snapshot_log=(*metadata.snapshot_log, *log),
-        metadata_log=_metadata_log(metadata, location),
+        metadata_log=metadata_log_after(metadata, location),
         next_row_id=None if metadata.next_row_id is None else metadata.next_row_id + (snapshot.added_rows or 0),
     )
 
 
-def _metadata_log(metadata: TableMetadata, location: str) -> tuple[MetadataLogEntry, ...]:
+def metadata_log_after(metadata: TableMetadata, location: str) -> tuple[MetadataLogEntry, ...]:
+    """The metadata log of the version after ``metadata``, which was read from ``location``."""
     entry = MetadataLogEntry(metadata.last_updated_ms, location)
     return (*metadata.metadata_log, entry)[-_previous_versions_max(metadata.properties) :]
 

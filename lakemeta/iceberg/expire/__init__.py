@@ -1,0 +1,1 @@
+"""expire-snapshots: what goes with old snapshots, and deleting what nothing names any more."""
