@@ -74,6 +74,12 @@ SERVICES: Final = {
             "lakemeta.iceberg.expire.planner:plan_expire",
             "lakemeta.iceberg.expire.apply:apply_expire",
         ),
+        Service(
+            "compute-partition-stats",
+            "Count files, rows and deletes of each partition, from manifests alone.",
+            "lakemeta.iceberg.statistics.planner:plan_partition_stats",
+            "lakemeta.iceberg.statistics.partition_apply:apply_partition_stats",
+        ),
     )
 }
 

@@ -59,8 +59,9 @@ def pack_actions(cases: Path, out: Path, prefix: str) -> int:
                 m["manifest_path"]: m["manifest_length"] for m in read_json(case / "before_state.json")["manifests"]
             }
             _add(archive, "manifest_lengths.json", json.dumps(lengths).encode())
-            newest = metadata_files(case / "before")[-1]
-            kept = [newest, *(case / "before/metadata").glob("*.avro"), *(case / "before/metadata").glob("*hint.text")]
+            kept = [metadata_files(case / "before")[-1]]
+            for pattern in ("*.avro", "partition-stats-*", "*hint.text"):
+                kept += (case / "before/metadata").glob(pattern)
             for path in sorted(kept):
                 _add(archive, str(path.relative_to(case)), path.read_bytes())
     return len(found)
@@ -104,7 +105,10 @@ def pack_whole(cases: Path, out: Path, prefix: str) -> int:
 _COMPARED = ("case", "action", "action_time_ms", "result", "error", "manifests_detail")
 _COMPARED_OF_STATISTICS = ("partition_stats_rows", "partition_stats_schema", "partition_statistics")
 _COMPARED_OF_DELETES = ("engine_defect", "deleted_positions_after", "delete_rows_added")
-_COMPARED_DIFF = ("new_snapshots", "next_row_id", "last_sequence_number", "delete_files_removed", "delete_files_added")
+_COMPARED_DIFF = (
+    *("new_snapshots", "removed_snapshot_ids", "next_row_id", "last_sequence_number"),
+    *("delete_files_removed", "delete_files_added"),
+)
 _LEFT_OUT_OF_FILES = ("metrics", "raw", "manifest")
 
 

@@ -7,17 +7,13 @@ in the engine, how many manifests there are is not.
 from __future__ import annotations
 
 import io
-import json
-import lzma
 import re
-import tarfile
 from collections import Counter
-from functools import cache
 
 import attrs
 import fastavro
 import pytest
-from support.iceberg_cases import DATA, Case, read_json, unpack
+from support.iceberg_cases import METADATA, Case, metadata_actions, metadata_chains, read_json, unpack
 from support.iceberg_checker import TableState
 
 from lakemeta.errors import OptionError
@@ -26,30 +22,14 @@ from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
 from lakemeta.iceberg.spec.partitioning import PartitionSpec
 from lakemeta.storage import LocalStorage
 
-METADATA = DATA.with_name("iceberg_metadata")
-CASES = sorted(path.name.removesuffix(".tar.xz") for path in METADATA.glob("manifests_*.tar.xz"))
 FAST = ("manifests_single_a", "manifests_v3_rows_a")
 NUMBERS = ("status", "snapshot_id", "sequence_number", "file_sequence_number")
 OF_FILE = ("first_row_id", "content", "content_offset", "record_count")
 NOT_COMPARED = {"engine-name", "engine-version", "app-id", "app-name", "iceberg-version"}
 
 
-@cache
-def actions(case: str) -> dict[str, dict]:
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((METADATA / f"{case}.tar.xz").read_bytes()))) as archive:
-        names = sorted(name for name in archive.getnames() if name.endswith("/expected.json"))
-        return {name.split("/")[-2]: json.load(archive.extractfile(name)) for name in names}
-
-
 def chains() -> list:
-    """(case, names of actions), each action after the first done on what the one before it left."""
-    found: list[tuple[str, list[str]]] = []
-    for case in CASES:
-        for name, expected in actions(case).items():
-            if expected["action"]["chained"]:
-                found[-1][1].append(name)
-            else:
-                found.append((case, [name]))
+    found = metadata_chains("manifests_", ("rewrite_manifests",))
     marks = {False: [pytest.mark.slow], True: []}
     return [pytest.param(c, names, id=f"{c}-{names[0]}", marks=marks[c in FAST]) for c, names in found]
 
@@ -87,7 +67,7 @@ def test_recorded_rewrite_of_manifests(case, names, tmp_path):
     """Counts, manifests, entries with all their numbers, summaries, sequence numbers and row ids are the engine's."""
     unpacked = unpack(case, tmp_path, METADATA)
     for name in names:
-        check(unpacked, actions(case)[name])
+        check(unpacked, metadata_actions(case)[name])
 
 
 def check(case: Case, expected: dict) -> None:

@@ -17,6 +17,7 @@ import re
 import struct
 import tarfile
 import zlib
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,34 @@ import attrs
 import fastavro
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 DATA = Path(os.environ.get("ICEBERG_CASES") or Path(__file__).parents[1] / "golden" / "data" / "iceberg")
 CASES = tuple(sorted(p.name.removesuffix(".tar.xz") for p in DATA.glob("*.tar.xz")))
+
+
+METADATA = DATA.with_name("iceberg_metadata")  # cases of services that read metadata alone: no data files
+
+
+@cache
+def metadata_actions(case: str) -> dict[str, dict[str, Any]]:
+    """By name, what was recorded of each call on a case without data files."""
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((METADATA / f"{case}.tar.xz").read_bytes()))) as archive:
+        names = sorted(name for name in archive.getnames() if name.endswith("/expected.json"))
+        return {name.split("/")[-2]: json.load(archive.extractfile(name)) for name in names}
+
+
+def metadata_chains(prefix: str, procedures: Collection[str]) -> list[tuple[str, list[str]]]:
+    """(case, names of calls): each call after the first is made on what the one before it left."""
+    found: list[tuple[str, list[str]]] = []
+    for case in sorted(path.name.removesuffix(".tar.xz") for path in METADATA.glob(f"{prefix}*.tar.xz")):
+        for name, expected in metadata_actions(case).items():
+            action = expected["action"]
+            if action["chained"] and action["procedure"] in procedures:
+                found[-1][1].append(name)
+            elif action["procedure"] in procedures:
+                found.append((case, [name]))
+    return found
 
 
 @attrs.frozen

@@ -49,6 +49,7 @@ ROOMS = {
         "orphans",
         "delete_rewrite",
         "expire",
+        "statistics",
         "why",
         "doctor",
         "services",

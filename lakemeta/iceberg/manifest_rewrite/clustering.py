@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakemeta.iceberg.spec.values import order_key
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -75,7 +77,7 @@ class Clustering:
 
     def key(self, partition: tuple[Value, ...]) -> Key:
         """What a partition is sorted by."""
-        return tuple(_part(partition[at]) for at in self.fields)
+        return tuple(order_key(partition[at]) for at in self.fields)
 
 
 def range_bounds(counts: Mapping[Key, int], wanted: int) -> list[Key]:
@@ -102,13 +104,6 @@ def _fields(spec: PartitionSpec, sort_by: Sequence[str] | None) -> tuple[int, ..
         at = {field.name: i for i, field in enumerate(spec.fields)}
         return tuple(at[name] for name in sort_by)
     return tuple(sorted(range(len(spec.fields)), key=lambda i: spec.fields[i].field_id))
-
-
-def _part(value: Value) -> tuple[bool, bool, Value]:
-    if value is None:
-        return False, False, 0
-    is_nan = value != value
-    return True, is_nan, 0 if is_nan else value
 
 
 def _even(files: int, wanted: int) -> list[list[int]]:

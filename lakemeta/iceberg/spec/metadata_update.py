@@ -1,4 +1,4 @@
-"""Table metadata with one snapshot more (Iceberg's TableMetadata.Builder)."""
+"""Table metadata with one snapshot more, or other statistics (Iceberg's TableMetadata.Builder)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakemeta.iceberg.spec.table_metadata import MAIN_BRANCH, MetadataLogEntry, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
+    from lakemeta.iceberg.spec.table_metadata import Snapshot, StatisticsFile, TableMetadata
 
 
 def add_snapshot(metadata: TableMetadata, location: str, snapshot: Snapshot, branch: str) -> TableMetadata:
@@ -42,6 +42,33 @@ def add_snapshot(metadata: TableMetadata, location: str, snapshot: Snapshot, bra
         metadata_log=metadata_log_after(metadata, location),
         next_row_id=None if metadata.next_row_id is None else metadata.next_row_id + (snapshot.added_rows or 0),
     )
+
+
+def set_statistics(
+    metadata: TableMetadata,
+    location: str,
+    now_ms: int,
+    *,
+    table: StatisticsFile | None = None,
+    partition: StatisticsFile | None = None,
+) -> TableMetadata:
+    """The metadata with a file of table or partition statistics in place of what its snapshot had of that kind.
+
+    ``location`` is the file it is based on.
+    """
+    return attrs.evolve(
+        metadata,
+        last_updated_ms=now_ms,
+        metadata_log=metadata_log_after(metadata, location),
+        statistics=_replaced(metadata.statistics, table),
+        partition_statistics=_replaced(metadata.partition_statistics, partition),
+    )
+
+
+def _replaced(files: tuple[StatisticsFile, ...], new: StatisticsFile | None) -> tuple[StatisticsFile, ...]:
+    if new is None:
+        return files
+    return (*(file for file in files if file.snapshot_id != new.snapshot_id), new)
 
 
 def metadata_log_after(metadata: TableMetadata, location: str) -> tuple[MetadataLogEntry, ...]:

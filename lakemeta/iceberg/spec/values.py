@@ -109,6 +109,14 @@ def unscaled_to_bytes(number: int, length: int | None = None) -> bytes:
     return number.to_bytes(length or magnitude.bit_length() // 8 + 1, "big", signed=True)
 
 
+def order_key(value: Value) -> tuple[bool, bool, Value]:
+    """What a value of one type is sorted by, as engines sort partitions: nulls first, NaN last, 0.0 as -0.0."""
+    if value is None:
+        return False, False, 0
+    is_nan = value != value
+    return True, is_nan, 0 if is_nan else value
+
+
 def wrapped(kind: Type, number: int) -> int:
     """A whole number as Java's arithmetic leaves it in the 32 bits of an int or date, or the 64 of any other type."""
     half = 1 << (31 if _name(kind) in ("int", "date") else 63)
