@@ -129,10 +129,10 @@ class _Removal:
         neighbours = neighbours_of(self.storage, loaded.metadata, self.options)
         for root in self.roots:
             neighbours.refuse_near(root.path, (f.path for f in planned if f.root is root), self.executor)
-        named = [file for file in planned if file.path in self._named(planned, loaded)]
+        named = self._named(planned, loaded)
         if named:
             raise StalePlanError(
-                f"the table names {self.storage.url(named[0].path)}, so the plan that would delete it is stale or was "
+                f"the table names {self.storage.url(min(named))}, so the plan that would delete it is stale or was "
                 "edited, and nothing was deleted; make the plan again"
             )
 

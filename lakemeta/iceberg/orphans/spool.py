@@ -34,7 +34,6 @@ class Spool:
 
     schema: pa.Schema
     folder: Path
-    budget: int = BUDGET
     prefixes: list[Prefix] = attrs.field(factory=list)
     _waiting: list[pa.RecordBatch] = attrs.field(factory=list)
     _waiting_rows: int = 0
@@ -83,7 +82,7 @@ class Spool:
             start += counted["counts"]
             self._held[counted["values"]] += part.to_batches()
         self._size += table.nbytes
-        if self._size > self.budget:
+        if self._size > BUDGET:
             self._spill()
 
     def _spill(self) -> None:
