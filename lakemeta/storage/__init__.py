@@ -13,17 +13,22 @@ from lakemeta.storage.local import LocalStorage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakemeta.storage.contract import Renewal
+
 __all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
 
 # Their URLs name a machine, which is no part of the path, so paths in metadata could not be compared.
 _HOST_SCHEMES = frozenset({"abfs", "abfss", "ftp", "hdfs", "http", "https", "sftp", "smb", "ssh", "webhdfs"})
 
 
-def open_storage(url: str, options: Mapping[str, str] | None = None) -> tuple[Storage, str]:
+def open_storage(
+    url: str, options: Mapping[str, str] | None = None, renewal: Renewal | None = None
+) -> tuple[Storage, str]:
     """The storage of a URL and the path in it: without scheme, absolute, without trailing slash or dot parts.
 
     A URL without scheme is a local path, taken from the working directory if it is relative. ``options`` are
     fsspec's ``storage_options`` as text; on S3 pyiceberg's names (``s3.endpoint``, ...) will do as well.
+    ``renewal`` gives options of S3 that have taken the place of these, such as credentials that were vended anew.
     Nothing is looked up. Raises OptionError for a malformed URL or option, UnsupportedFeatureError for a
     scheme that cannot work.
     """
@@ -42,16 +47,16 @@ def open_storage(url: str, options: Mapping[str, str] | None = None) -> tuple[St
     path = path.rstrip("/")
     if not {"", ".", ".."}.isdisjoint(path.removeprefix("/").split("/")):
         raise OptionError(f"{url!r} has an empty or a dot part; write the path without")
-    return _remote(scheme, options), path
+    return _remote(scheme, options, renewal), path
 
 
-def _remote(scheme: str, options: dict[str, str]) -> Storage:
+def _remote(scheme: str, options: dict[str, str], renewal: Renewal | None) -> Storage:
     if scheme in _HOST_SCHEMES:
         raise UnsupportedFeatureError(f"{scheme}:// is not supported; use s3:// or a mounted directory")
     if scheme == "s3":
         from lakemeta.storage.s3 import s3_storage
 
-        return s3_storage(options)
+        return s3_storage(options, renewal)
     from lakemeta.storage.remote import FsspecStorage, MemoryStorage
 
     if scheme == "memory":

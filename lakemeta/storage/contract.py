@@ -29,6 +29,7 @@ and such a path.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 
 import attrs
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakemeta.report import Outcome
+
+Renewal = Callable[[], Mapping[str, str] | None]
 
 
 @attrs.frozen(slots=True)

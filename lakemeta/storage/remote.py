@@ -26,7 +26,7 @@ from lakemeta.storage.contract import Entry, is_checksum_file
 from lakemeta.storage.failure import reason, storage_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _CONNECTING = threading.Lock()
 _MEMORY_CREATES = threading.Lock()
@@ -40,26 +40,38 @@ class FsspecStorage:
     It cannot be written to: fsspec promises neither an exclusive create nor an atomic replace. The stores
     that have them are subclasses. ``options`` are the arguments of the file system and may hold credentials,
     so they are in no repr. The file system is made on first use in each process and caches no listings.
+
+    ``renewal`` is asked before each use for arguments that have taken the place of ``options``, None if none have. It
+    stays in this process: what is sent to a worker has the arguments of the moment that it was sent.
     """
 
     scheme: str
     options: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    renewal: Callable[[], Mapping[str, Any] | None] | None = attrs.field(default=None, repr=False, eq=False)
     _made: tuple[int, Any] | None = attrs.field(default=None, init=False, repr=False, eq=False)
 
     def __getstate__(self) -> tuple[str, Mapping[str, Any]]:
-        return self.scheme, self.options
+        with _CONNECTING:
+            self._renew()
+            return self.scheme, self.options
 
     def __setstate__(self, state: tuple[str, Mapping[str, Any]]) -> None:
         self.scheme, self.options = state
-        self._made = None
+        self.renewal = self._made = None
 
     @property
     def fs(self) -> Any:
         """The fsspec file system of this process."""
         with _CONNECTING:
+            self._renew()
             if self._made is None or self._made[0] != os.getpid():
                 self._made = os.getpid(), self._connect()
             return self._made[1]
+
+    def _renew(self) -> None:
+        options = self.renewal() if self.renewal else None
+        if options is not None and options != self.options:
+            self.options, self._made = options, None
 
     def _connect(self) -> Any:
         import fsspec

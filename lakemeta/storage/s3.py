@@ -28,6 +28,8 @@ from lakemeta.storage.s3_options import s3fs_arguments
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from lakemeta.storage.contract import Renewal
+
 KEYS_A_REQUEST = 1000
 ATTEMPTS = 6
 _TRY_AGAIN = frozenset({"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "503", "500"})
@@ -36,14 +38,23 @@ _CONDITION_FAILED = frozenset({"PreconditionFailed", "412", "ConditionalRequestC
 _WRITER = "lakemeta-writer"
 
 
-def s3_storage(options: Mapping[str, str]) -> S3Storage:
+def s3_storage(options: Mapping[str, str], renewal: Renewal | None = None) -> S3Storage:
     """The S3 store of these options, named as s3fs or pyiceberg does; OptionError for an unknown one."""
     try:
         import s3fs  # noqa: F401 - fsspec imports it itself; here it is only asked whether it can
     except ImportError:
         raise OptionError("s3:// needs s3fs: pip install 'lakemeta[s3]'") from None
+
+    def renewed() -> dict[str, Any] | None:
+        found = renewal() if renewal else None
+        return None if found is None else _arguments(found)
+
+    return S3Storage("s3", _arguments(options), renewed if renewal else None)
+
+
+def _arguments(options: Mapping[str, str]) -> dict[str, Any]:
     # One part at a time: s3fs otherwise asks for the size of every file before it reads it.
-    return S3Storage("s3", {"max_concurrency": 1, **s3fs_arguments(options)})
+    return {"max_concurrency": 1, **s3fs_arguments(options)}
 
 
 class S3Storage(FsspecStorage):

@@ -14,7 +14,7 @@ from lakemeta.iceberg.catalogs.difference import difference
 from lakemeta.iceberg.catalogs.hadoop import read_metadata
 from lakemeta.iceberg.catalogs.operations import LoadedTable
 from lakemeta.iceberg.catalogs.place import SCHEME
-from lakemeta.iceberg.catalogs.vended import storage_options
+from lakemeta.iceberg.catalogs.vended import Vended, storage_options
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.storage import open_storage
 
@@ -39,7 +39,13 @@ class CatalogTableOperations:
         self._identifier = identifier
         self.name = identifier if isinstance(identifier, str) else ".".join(identifier)
         self._loaded: LoadedTable | None = None
-        self.storage, _ = storage_of(self._load())
+        table = self._load()
+        self._vended = Vended(self._load, table) if _is_on_s3(table) else None
+        self.storage, _ = open_storage(
+            table.metadata_location,
+            self._vended.options if self._vended else None,
+            self._vended.renewed if self._vended else None,
+        )
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, str] | None) -> CatalogTableOperations:
@@ -58,7 +64,10 @@ class CatalogTableOperations:
 
     def refresh(self) -> LoadedTable:
         """Ask the catalog which metadata file is current, and load it if it is another one."""
-        location = self._load().metadata_location
+        table = self._load()
+        if self._vended is not None:
+            self._vended.take(table)
+        location = table.metadata_location
         if self._loaded is None or self._loaded.location != location:
             metadata = read_metadata(self.storage, store_path(self.storage.scheme, location))
             self._loaded = LoadedTable(metadata, location, 0)
@@ -129,8 +138,12 @@ class CatalogTableOperations:
 
 def storage_of(table: Any) -> tuple[Storage, str]:
     """The storage of a pyiceberg ``Table``, with the credentials it was given, and the path of its metadata file."""
-    remote = table.metadata_location.startswith("s3")
-    return open_storage(table.metadata_location, storage_options(table.io.properties) if remote else None)
+    return open_storage(table.metadata_location, storage_options(table.io.properties) if _is_on_s3(table) else None)
+
+
+def _is_on_s3(table: Any) -> bool:
+    location: str = table.metadata_location
+    return location.startswith("s3")
 
 
 def _catalog(name: str, options: Mapping[str, str]) -> Any:

@@ -1,22 +1,30 @@
-"""The storage options that a catalog gives with a table: its own configuration and vended credentials, as pyiceberg's.
+"""The storage options that a catalog gives with a table: its configuration and vended credentials (I/O).
 
 Rules of this module:
 
 1. Names are pyiceberg's: ``s3.*``, and ``client.*`` where the former is not given.
 2. Requests go to ``endpoint/bucket`` if an endpoint is given, unless ``s3.force-virtual-addressing`` is set; that is
    how pyiceberg's own file systems do it.
-3. A catalog that signs every request itself (``s3.signer``) hands no credentials out and is refused: requests of
+3. Credentials that end, as ``s3.session-token-expires-at-ms`` says, are asked for anew five minutes before (as
+   Iceberg's VendedCredentialsProvider does), whenever a file is reached in this process. What runs on a worker has
+   those of the moment that it was sent.
+4. A catalog that signs every request itself (``s3.signer``) hands no credentials out and is refused: requests of
    workers cannot go through it.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
-from lakemeta.errors import UnsupportedFeatureError
+from lakemeta.errors import LakemetaError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+_log = logging.getLogger(__name__)
 
 _NAMES: Final = {
     "s3.endpoint": (),
@@ -30,6 +38,38 @@ _NAMES: Final = {
 }
 _SIGNERS: Final = ("s3.signer", "s3.remote-signing-enabled")
 _TRUE: Final = "true"
+_EXPIRES: Final = "s3.session-token-expires-at-ms"
+_EARLY_MS: Final = 5 * 60_000
+_AGAIN_MS: Final = 30_000  # between two requests for credentials, whatever the catalog answers
+
+
+class Vended:
+    """The storage options of one table, renewed before they end; ``load`` loads the pyiceberg ``Table``."""
+
+    def __init__(self, load: Callable[[], Any], table: Any) -> None:
+        self._load = load
+        self._lock = threading.Lock()
+        self.take(table)
+
+    def take(self, table: Any) -> None:
+        """Take over what the catalog gave with a table that was just loaded."""
+        properties = table.io.properties
+        self.options = storage_options(properties)
+        expires = str(properties.get(_EXPIRES, ""))
+        soonest = int(time.time() * 1000) + _AGAIN_MS
+        self._due_ms = max(int(expires) - _EARLY_MS, soonest) if expires.isdecimal() else None
+
+    def renewed(self) -> Mapping[str, str]:
+        """The options that are good now; those that are left if the catalog gives no others yet."""
+        with self._lock:
+            now_ms = int(time.time() * 1000)
+            if self._due_ms is not None and now_ms >= self._due_ms:
+                self._due_ms = now_ms + _AGAIN_MS
+                try:
+                    self.take(self._load())
+                except LakemetaError as error:
+                    _log.warning("storage credentials that end soon could not be renewed: %s", error)
+            return self.options
 
 
 def storage_options(properties: Mapping[str, Any]) -> dict[str, str]:
