@@ -63,6 +63,12 @@ SERVICES: Final = {
             "lakemeta.iceberg.orphans.apply:apply_orphans",
         ),
         Service(
+            "rewrite-position-deletes",
+            "Rewrite small or large position delete files together; tables of version 3 get deletion vectors.",
+            "lakemeta.iceberg.delete_rewrite.planner:plan_rewrite_position_deletes",
+            "lakemeta.iceberg.delete_rewrite.apply:apply_rewrite_position_deletes",
+        ),
+        Service(
             "remove-dangling-deletes",
             "Take delete files that apply to no data file out of the table.",
             "lakemeta.iceberg.delete_rewrite.dangling:plan_remove_dangling",

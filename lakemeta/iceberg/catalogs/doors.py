@@ -2,8 +2,8 @@
 
 Rules of this module:
 
-1. Data: files below the data location (``write.data.path``, which may lie outside the table) whose names are those of
-   one rewrite of ours. A data file of another writer has no name that a door lets through.
+1. Data and delete files: those below the data location (``write.data.path``, which may lie outside the table) whose
+   names are those of one rewrite of ours. A file of another writer has no name that a door lets through.
 2. Metadata: manifests, manifest lists, metadata files, statistics and markers of rewrites in the directory where new
    ones are written. Callers name only files that they wrote themselves, or that left the metadata log.
 3. Orphan files: any file below a directory that is looked at for them, but for names of ours and the version hint.

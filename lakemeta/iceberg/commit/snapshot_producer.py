@@ -18,7 +18,7 @@ from lakemeta.iceberg.commit.draft import Base, Draft
 from lakemeta.iceberg.commit.manifest_filter import Filtered, Removal, filter_entries, merge_entries
 from lakemeta.iceberg.commit.manifest_merge import MergePolicy, merge_bins
 from lakemeta.iceberg.commit.summary import Changes, totals
-from lakemeta.iceberg.commit.validation import check_no_new_deletes
+from lakemeta.iceberg.commit.validation import check_no_new_deletes, check_referenced
 from lakemeta.iceberg.manifests.codec import write_manifest_list
 from lakemeta.iceberg.manifests.entries import (
     UNASSIGNED_SEQUENCE,
@@ -71,6 +71,7 @@ def next_snapshot(update: SnapshotUpdate, base: Base, manifests: Manifests, new:
     head = base.metadata.branch_head(update.branch)
     if head is not None:
         check_no_new_deletes(update, base.metadata, head, manifests)
+        check_referenced(update, base.metadata, head, manifests)
         check_snapshots(manifests.of(head), head, base.metadata)
     data, deletes = _filter(update, manifests.of(head) if head else (), work)
     merged = _merge([*_added_data(update, work), *data.manifests], work)

@@ -45,6 +45,7 @@ class SnapshotUpdate:
     With operation ``replace`` other files hold the same rows (Iceberg's RewriteFiles). ``data_sequence_number`` is what
     the new data files get, None to give them the new snapshot's; ``added_deletes`` say that each for itself. Deletes
     that came after ``starting_snapshot_id`` are looked for; None takes any in the table's history for a new one.
+    ``referenced`` are data files that added deletes are about: they must still be there, without newer vectors.
     ``properties`` stand in the summary. ``hints`` are paths of manifests in which the removed data files were seen.
     """
 
@@ -58,3 +59,4 @@ class SnapshotUpdate:
     branch: str = MAIN_BRANCH
     properties: Mapping[str, str] = attrs.field(factory=dict)
     hints: frozenset[str] = frozenset()
+    referenced: frozenset[str] = frozenset()

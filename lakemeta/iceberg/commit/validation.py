@@ -84,6 +84,32 @@ def check_no_new_deletes(update: SnapshotUpdate, metadata: TableMetadata, head: 
             raise _new_delete(update, file.file_path)
 
 
+def check_referenced(update: SnapshotUpdate, metadata: TableMetadata, head: Snapshot, manifests: Manifests) -> None:
+    """Raise CommitConflictError if a data file that new deletes are about has gone, or has got a deletion vector.
+
+    Those are looked for in what snapshots after the starting one have changed (BaseRowDelta.validateDataFilesExist,
+    MergingSnapshotProducer.validateAddedDVs).
+    """
+    if not update.referenced:
+        return
+    for snapshot in history_since(metadata, update.starting_snapshot_id, head.snapshot_id):
+        if snapshot.operation == "append":
+            continue
+        changed = [m for m in manifests.of(snapshot) if m.added_snapshot_id == snapshot.snapshot_id]
+        for entries in manifests.entries(changed):
+            for entry in entries:
+                if entry.snapshot_id == snapshot.snapshot_id:
+                    _check_referenced(entry, update.referenced)
+
+
+def _check_referenced(entry: ManifestEntry, referenced: frozenset[str]) -> None:
+    file = entry.data_file
+    if file.content == FileContent.DATA and not entry.is_live and file.file_path in referenced:
+        raise CommitConflictError(f"Cannot commit, missing data files: {file.file_path}; plan again")
+    if file.is_deletion_vector and entry.is_live and file.referenced_data_file in referenced:
+        raise CommitConflictError(f"Found concurrently added DV for {file.referenced_data_file}; plan again")
+
+
 def _matters(delete: DataFile, update: SnapshotUpdate) -> bool:
     """False for equality deletes if the new files are no younger than the old: they apply to both."""
     return update.data_sequence_number is None or delete.content == FileContent.POSITION_DELETES

@@ -73,9 +73,16 @@ class RewriteOptions:
     compression_factor: float = 1.0
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], metadata: TableMetadata) -> RewriteOptions:
-        """Read the options named in ``OPTIONS`` (others are left alone); raises OptionError as the engine would."""
-        target, least, most = _sizes(options, metadata)
+    def parse(
+        cls, options: Mapping[str, str], metadata: TableMetadata, default_target: int | None = None
+    ) -> RewriteOptions:
+        """Read the options named in ``OPTIONS`` (others are left alone); raises OptionError as the engine would.
+
+        The target is by default that of the table's data files.
+        """
+        if default_target is None:
+            default_target = given.whole(metadata.properties, TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE)
+        target, least, most = _sizes(options, default_target)
         parsed = cls(
             target_file_size_bytes=target,
             min_file_size_bytes=least,
@@ -199,26 +206,36 @@ def _pack(tasks: Sequence[FileScanTask], options: RewriteOptions) -> list[list[F
     return [g for g in groups if options.rewrite_all or _is_worth_it(g, options)]
 
 
-def _candidate_reason(task: FileScanTask, options: RewriteOptions) -> Reason | None:
-    """Why a file may be rewritten, whatever its group; None if it may not."""
-    size = task.length
+def wrong_size(size: int, options: RewriteOptions) -> Reason | None:
+    """What is wrong with a file of ``size`` bytes, None if nothing is."""
     if size < options.min_file_size_bytes:
         return "too small"
-    if size > options.max_file_size_bytes:
-        return "too large"
+    return "too large" if size > options.max_file_size_bytes else None
+
+
+def is_enough(files: int, size: int, options: RewriteOptions) -> bool:
+    """True if so many files of together ``size`` bytes are worth a rewrite."""
+    several = files > 1
+    return (
+        (several and files >= options.min_input_files)
+        or (several and size > options.target_file_size_bytes)
+        or size > options.max_file_size_bytes
+    )
+
+
+def _candidate_reason(task: FileScanTask, options: RewriteOptions) -> Reason | None:
+    """Why a file may be rewritten, whatever its group; None if it may not."""
+    reason = wrong_size(task.length, options)
+    if reason is not None:
+        return reason
     if options.rewrite_all:
         return "rewrite all"
     return "many deletes" if _has_many_deletes(task, options) else None
 
 
 def _is_worth_it(group: Sequence[FileScanTask], options: RewriteOptions) -> bool:
-    size, several = sum(task.length for task in group), len(group) > 1
-    return (
-        (several and len(group) >= options.min_input_files)
-        or (several and size > options.target_file_size_bytes)
-        or size > options.max_file_size_bytes
-        or any(_has_many_deletes(task, options) for task in group)
-    )
+    size = sum(task.length for task in group)
+    return is_enough(len(group), size, options) or any(_has_many_deletes(task, options) for task in group)
 
 
 def _has_many_deletes(task: FileScanTask, options: RewriteOptions) -> bool:
@@ -246,8 +263,7 @@ def _group(partition: tuple[Value, ...], tasks: Sequence[FileScanTask], options:
     )
 
 
-def _sizes(options: Mapping[str, str], metadata: TableMetadata) -> tuple[int, int, int]:
-    default = given.whole(metadata.properties, TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE)
+def _sizes(options: Mapping[str, str], default: int) -> tuple[int, int, int]:
     target_name, least_name, most_name = OPTIONS[:3]
     target = given.whole(options, target_name, default)
     least = given.whole(options, least_name, int(target * _MIN_RATIO))

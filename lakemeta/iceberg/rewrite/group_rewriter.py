@@ -135,7 +135,7 @@ class _Rewrite:
         self.positions = deleted_rows(group.tasks, store)
         self.equality = EqualityDeleteCache(group.tasks, job.metadata, store, job.memory // 2)
         self.columns = len(arrow_schema(self.schema.fields))
-        self.read_schema = _with_dropped(self.schema, self.equality.fields)
+        self.read_schema = with_dropped(self.schema, self.equality.fields)
         self.factory = FileFactory.make(
             job.metadata.location,
             job.metadata.properties,
@@ -245,7 +245,7 @@ class _Rewrite:
             opened.schema,
             self.read_schema.fields,
             where=file.file_path,
-            constants=_identity_values(self.metadata.specs_by_id.get(file.spec_id), file.partition),
+            constants=identity_values(self.metadata.specs_by_id.get(file.spec_id), file.partition),
             name_mapping=self.name_mapping,
         )
         part = WHOLE if split.is_whole else opened.part(split.start, split.end, split.task.length, file.record_count)
@@ -341,13 +341,14 @@ def _left_out(keep: pa.BooleanArray | None) -> int:
     return 0 if keep is None else keep.false_count
 
 
-def _with_dropped(schema: Schema, keys: dict[int, NestedField]) -> Schema:
+def with_dropped(schema: Schema, keys: dict[int, NestedField]) -> Schema:
     """The schema and, behind its columns, columns that only equality deletes still need."""
     dropped = [attrs.evolve(field, name=f"\0dropped {i}") for i, field in keys.items() if schema.field(i) is None]
     return attrs.evolve(schema, fields=(*schema.fields, *dropped))
 
 
-def _identity_values(spec: PartitionSpec | None, partition: tuple[Value, ...]) -> dict[int, Value]:
+def identity_values(spec: PartitionSpec | None, partition: tuple[Value, ...]) -> dict[int, Value]:
+    """The values of columns, by id, that a partition gives all rows of a data file that lacks them."""
     if spec is None:
         return {}
     pairs = zip(spec.fields, partition, strict=True)

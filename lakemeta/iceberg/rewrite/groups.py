@@ -58,8 +58,8 @@ class RewriteGroup:
         )
 
 
-def partition_json(partition: tuple[Value, ...], metadata: TableMetadata) -> dict[str, Any]:
-    """A partition of the default spec by field name, in JSON values (dates as text)."""
-    types = metadata.partition_types(metadata.default_spec_id)
-    fields = zip(metadata.spec.fields, types, partition, strict=True)
+def partition_json(partition: tuple[Value, ...], metadata: TableMetadata, spec_id: int | None = None) -> dict[str, Any]:
+    """A partition of a spec, by default the table's default one, by field name, in JSON values (dates as text)."""
+    chosen = metadata.default_spec_id if spec_id is None else spec_id
+    fields = zip(metadata.specs_by_id[chosen].fields, metadata.partition_types(chosen), partition, strict=True)
     return {field.name: values.to_json(kind, value) for field, kind, value in fields}

@@ -55,6 +55,10 @@ class DeletedRows:
         merged = int.from_bytes(mine, "little") | marked
         self._bits[at : at + len(bits)] = merged.to_bytes(len(mine), "little")
 
+    def equals(self, other: DeletedRows) -> bool:
+        """True if the same rows of as many are deleted."""
+        return self._rows == other._rows and self._bits == other._bits
+
     @property
     def count(self) -> int:
         """How many rows are deleted."""
@@ -73,20 +77,25 @@ class DeletedRows:
 def add_position_deletes(batch: pa.RecordBatch, targets: Mapping[str, DeletedRows], where: str) -> None:
     """Mark the rows that a batch of a position delete file names, for those data files that it is applied to.
 
-    The batch has the columns :data:`POSITION_DELETE_FIELDS`. Raises CorruptMetadataError, naming ``where``, if a path
-    or position is missing, or a position negative; what lies behind the end of a file is nothing, as in Iceberg.
+    The batch has the columns :data:`POSITION_DELETE_FIELDS`. Raises as :func:`check_positions`; what lies behind the
+    end of a file is nothing, as in Iceberg.
     """
-    if batch.column(0).null_count or batch.column(1).null_count:
-        raise CorruptMetadataError(f"the position delete file {where} has rows without file path or position")
-    least = pc.min(batch.column(1)).as_py()
-    if least is not None and least < 0:
-        raise CorruptMetadataError(f"the position delete file {where} names the row {least} of a file")
+    check_positions(batch, where)
     runs, positions = pc.run_end_encode(batch.column(0)), batch.column(1)
     start = 0
     for path, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         if path in targets:
             targets[path].add_positions(positions.slice(start, end - start).to_pylist())
         start = end
+
+
+def check_positions(batch: pa.RecordBatch, where: str) -> None:
+    """Raise CorruptMetadataError, naming ``where``, if a path or position is missing, or a position negative."""
+    if batch.column(0).null_count or batch.column(1).null_count:
+        raise CorruptMetadataError(f"the position delete file {where} has rows without file path or position")
+    least = pc.min(batch.column(1)).as_py()
+    if least is not None and least < 0:
+        raise CorruptMetadataError(f"the position delete file {where} names the row {least} of a file")
 
 
 @attrs.frozen

@@ -18,6 +18,7 @@ from lakemeta.iceberg.rows.delete_filter import (
     DeletedRows,
     EqualityDeletes,
     add_position_deletes,
+    check_positions,
     equality_deletes,
     key_columns,
     key_fields,
@@ -71,6 +72,26 @@ def deleted_rows(tasks: Sequence[FileScanTask], store: DeleteStore) -> dict[str,
     return found
 
 
+def position_rows(delete: DataFile, store: DeleteStore) -> Iterator[pa.RecordBatch]:
+    """What a position delete file or a deletion vector names: data file and row, as :data:`POSITION_DELETE_FIELDS`.
+
+    Raises CorruptMetadataError if the file is not what its manifest entry says.
+    """
+    if delete.is_deletion_vector:
+        schema = arrow_schema(POSITION_DELETE_FIELDS)
+        for start, bits in _vector(delete, store):
+            marks = pa.Array.from_buffers(pa.bool_(), 8 * len(bits), [None, pa.py_buffer(bits)])
+            rows = pc.add(pc.indices_nonzero(marks).cast(pa.int64()), start)
+            path = pa.repeat(pa.scalar(delete.referenced_data_file, pa.string()), len(rows))
+            yield pa.RecordBatch.from_arrays([path, rows], schema=schema)
+        return
+    only = referenced_data_file(delete)
+    for batch in _read(delete, POSITION_DELETE_FIELDS, store):
+        check_positions(batch, delete.file_path)
+        _check_scope(batch.column(0), only, delete.file_path)
+        yield batch
+
+
 def _check_scope(paths: pa.Array, only: str | None, where: str) -> None:
     """Raise CorruptMetadataError if a delete file that says it is about one data file names another one."""
     others = [] if only is None else pc.unique(paths.filter(pc.not_equal(paths, only))).to_pylist()
@@ -97,9 +118,16 @@ def _nothing_deleted(file: DataFile, store: DeleteStore) -> DeletedRows:
 
 
 def _apply_vector(delete: DataFile, targets: Mapping[str, DeletedRows], store: DeleteStore) -> None:
-    offset, size = delete.content_offset, delete.content_size_in_bytes
     target = targets.get(delete.referenced_data_file or "")
-    if offset is None or size is None or target is None:
+    for start, bits in _vector(delete, store):
+        if target is not None:
+            target.add_bits(start, bits)
+
+
+def _vector(delete: DataFile, store: DeleteStore) -> Iterator[tuple[int, bytes]]:
+    """The bitmap of a deletion vector, as ``deletion_vector`` gives it; it names as many rows as its entry says."""
+    offset, size = delete.content_offset, delete.content_size_in_bytes
+    if offset is None or size is None or delete.referenced_data_file is None:
         raise CorruptMetadataError(f"the manifest entry of deletion vector {delete.file_path} is not whole")
     if offset < 0 or not 0 < size <= _VECTOR_BYTES:
         raise CorruptMetadataError(f"the deletion vector in {delete.file_path} cannot have {size} bytes at {offset}")
@@ -107,9 +135,9 @@ def _apply_vector(delete: DataFile, targets: Mapping[str, DeletedRows], store: D
     rows = 0
     for start, bits in deletion_vector(blob, delete.file_path):
         rows += int.from_bytes(bits, "little").bit_count()
-        target.add_bits(start, bits)
         if rows > delete.record_count:
             break
+        yield start, bits
     if rows != delete.record_count:
         raise CorruptMetadataError(
             f"the deletion vector of {delete.referenced_data_file} in {delete.file_path} names {rows} rows"

@@ -58,7 +58,7 @@ def plan_files(
     one, so that memory holds all delete files and the manifests that ``read`` reads ahead. Those that have no live
     files by their counts are read like the others: a wrong count would lose rows, or bring deleted ones back.
     """
-    filters = _PartitionFilters(metadata, where)
+    filters = PartitionFilters(metadata, where)
     matching = [m for m in manifests if filters.may_match(m)]
     deletes = [m for m in matching if m.is_deletes]
     index = DeleteFileIndex(metadata, (e for entries in read(deletes, frozenset()) for e in entries if e.is_live))
@@ -68,7 +68,7 @@ def plan_files(
         yield from (_task(entry, index) for entry in entries if entry.is_live and wanted(entry.data_file))
 
 
-class _PartitionFilters:
+class PartitionFilters:
     """A row filter projected on each partition spec, once."""
 
     def __init__(self, metadata: TableMetadata, where: Expression) -> None:
@@ -87,12 +87,15 @@ class _PartitionFilters:
 
     def test(self, spec_id: int) -> Callable[[DataFile], bool]:
         """A test of the data files of one spec: their partition, then their metrics."""
-        where = self.where
-        if where == TRUE:
+        where, in_partition = self.where, self.in_partition(spec_id)
+        return in_partition if where == TRUE else lambda file: in_partition(file) and file_may_match(where, file)
+
+    def in_partition(self, spec_id: int) -> Callable[[DataFile], bool]:
+        """A test of the files of one spec, of which ``may_match`` has seen a manifest: their partition alone."""
+        if self.where == TRUE:
             return lambda _: True
-        spec = self.metadata.specs_by_id[spec_id]
-        holds = partition_filter(self.projected[spec_id], spec, null_is_least=True)
-        return lambda file: holds(file.partition) and file_may_match(where, file)
+        holds = partition_filter(self.projected[spec_id], self.metadata.specs_by_id[spec_id], null_is_least=True)
+        return lambda file: holds(file.partition)
 
 
 def _task(entry: ManifestEntry, index: DeleteFileIndex) -> FileScanTask:

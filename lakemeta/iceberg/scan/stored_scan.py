@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakemeta.iceberg.filters.expressions import TRUE, Expression
 from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.iceberg.scan.dangling import dangling_deletes
-from lakemeta.iceberg.scan.file_tasks import plan_files
+from lakemeta.iceberg.scan.file_tasks import PartitionFilters, plan_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,12 +44,23 @@ def scan(
 
 
 def live_deletes(
-    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, executor: Executor | None = None
+    storage: Storage,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    executor: Executor | None = None,
+    where: Expression = TRUE,
 ) -> list[ManifestEntry]:
-    """The live delete files of a snapshot."""
-    stored = StoredManifests(storage, metadata.specs_by_id, executor)
-    listed = [m for m in stored.of(snapshot) if m.is_deletes]
-    return [entry for entries in stored.stream(listed) for entry in entries if entry.is_live]
+    """The live delete files of a snapshot, in manifest-list order, in partitions that may hold rows matching ``where``.
+
+    They come without metrics, and name the one data file they are about if they are about one.
+    """
+    stored, filters = StoredManifests(storage, metadata.specs_by_id, executor), PartitionFilters(metadata, where)
+    listed = [m for m in stored.of(snapshot) if m.is_deletes and filters.may_match(m)]
+    found: list[ManifestEntry] = []
+    for manifest, entries in zip(listed, stored.stream(listed, frozenset()), strict=True):
+        wanted = filters.in_partition(manifest.partition_spec_id)
+        found += [entry for entry in entries if entry.is_live and wanted(entry.data_file)]
+    return found
 
 
 def find_dangling(

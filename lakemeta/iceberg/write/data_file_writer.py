@@ -12,13 +12,21 @@ import pyarrow as pa
 
 from lakemeta.errors import StorageError
 from lakemeta.iceberg.manifests.delete_entries import partition_key
-from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.manifests.entries import FILE_PATH_ID, DataFile, FileContent
 from lakemeta.iceberg.rows.arrow import parquet_schema
+from lakemeta.iceberg.rows.delete_filter import POSITION_DELETE_FIELDS
 from lakemeta.iceberg.rows.row_account import check_size, check_written
-from lakemeta.iceberg.spec.schema import schema_to_json
-from lakemeta.iceberg.write.metrics import MetricsModes, file_metrics
+from lakemeta.iceberg.spec.schema import Schema, schema_to_json
+from lakemeta.iceberg.write.metrics import FULL, MetricsModes, file_metrics
 from lakemeta.iceberg.write.rollover import BufferLimits, Rollover
-from lakemeta.iceberg.write.settings import buffer_limits, data_location, file_name, parquet_options, with_bloom_paths
+from lakemeta.iceberg.write.settings import (
+    buffer_limits,
+    data_location,
+    delete_properties,
+    file_name,
+    parquet_options,
+    with_bloom_paths,
+)
 from lakemeta.parquet.layout import read_footer
 from lakemeta.parquet.writer import ParquetWriter
 
@@ -28,9 +36,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from lakemeta.iceberg.spec.partitioning import PartitionSpec
-    from lakemeta.iceberg.spec.schema import Schema
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.iceberg.spec.types import Value
-    from lakemeta.parquet.footer import WriteOptions
+    from lakemeta.parquet.footer import FileStats, WriteOptions
 
 
 @attrs.frozen
@@ -55,10 +63,32 @@ class FileFactory:
     schema: Schema
     spec: PartitionSpec
     modes: MetricsModes
-    sort_order_id: int
+    sort_order_id: int | None
     name_of: Callable[[int], str]
     options: WriteOptions
     buffers: BufferLimits
+    table_schema: Schema
+    content: FileContent = FileContent.DATA
+
+    @classmethod
+    def for_deletes(cls, metadata: TableMetadata, spec: PartitionSpec, name_of: Callable[[int], str]) -> FileFactory:
+        """For position deletes of one partition spec, as Iceberg writes them: with all of their bounds."""
+        schema = Schema(POSITION_DELETE_FIELDS)
+        properties = delete_properties(metadata.properties)
+        footer = {"delete-type": "position", "iceberg.schema": _json(schema)}
+        return cls(
+            location=metadata.location,
+            properties=metadata.properties,
+            schema=schema,
+            spec=spec,
+            modes=MetricsModes(FULL),
+            sort_order_id=None,
+            name_of=name_of,
+            options=parquet_options(properties, footer),
+            buffers=buffer_limits(properties),
+            table_schema=metadata.schema,
+            content=FileContent.POSITION_DELETES,
+        )
 
     @classmethod
     def make(
@@ -74,7 +104,7 @@ class FileFactory:
         attempt: int,
     ) -> FileFactory:
         """``schema`` is that of the files, with row lineage if they have it."""
-        footer = {"iceberg.schema": json.dumps(schema_to_json(schema), separators=(",", ":"))}
+        footer = {"iceberg.schema": _json(schema)}
         return cls(
             location=location,
             properties=properties,
@@ -85,12 +115,40 @@ class FileFactory:
             name_of=lambda count: file_name(group, attempt, uuid, count),
             options=with_bloom_paths(parquet_options(properties, footer), schema),
             buffers=buffer_limits(properties),
+            table_schema=schema,
+        )
+
+    def entry(self, path: str, partition: tuple[Value, ...], stats: FileStats) -> DataFile:
+        """What a manifest says of a written file.
+
+        Of position deletes no values are counted; their bounds stand only if all are of one data file, which they name.
+        """
+        found = file_metrics(stats, self.schema, self.modes)
+        if self.content == FileContent.POSITION_DELETES:
+            low, high = (found[name].get(FILE_PATH_ID) for name in ("lower_bounds", "upper_bounds"))
+            kept = ("column_sizes", "lower_bounds", "upper_bounds") if low == high else ("column_sizes",)
+            found = {name: found[name] for name in kept}
+        return DataFile(
+            content=self.content,
+            file_path=path,
+            file_format="PARQUET",
+            spec_id=self.spec.spec_id,
+            partition=partition,
+            record_count=stats.rows,
+            file_size_in_bytes=stats.size,
+            split_offsets=stats.split_offsets,
+            sort_order_id=self.sort_order_id,
+            **found,
         )
 
     def path(self, partition: tuple[Value, ...], count: int) -> str:
         """The location of the ``count``-th file, which has rows of ``partition``."""
-        directory = self.spec.path(self.schema, partition) if self.spec.fields else ""
+        directory = self.spec.path(self.table_schema, partition) if self.spec.fields else ""
         return data_location(self.location, self.properties, directory, self.name_of(count))
+
+
+def _json(schema: Schema) -> str:
+    return json.dumps(schema_to_json(schema), separators=(",", ":"))
 
 
 @attrs.frozen
@@ -202,18 +260,7 @@ class GroupWriter:
         stats = file.writer.close()
         self._learn_from(file.writer)
         self._ending = None
-        written = DataFile(
-            content=FileContent.DATA,
-            file_path=file.path,
-            file_format="PARQUET",
-            spec_id=self._factory.spec.spec_id,
-            partition=file.partition,
-            record_count=stats.rows,
-            file_size_in_bytes=stats.size,
-            split_offsets=stats.split_offsets,
-            sort_order_id=self._factory.sort_order_id,
-            **file_metrics(stats, self._factory.schema, self._factory.modes),
-        )
+        written = self._factory.entry(file.path, file.partition, stats)
         self.files.append(written)
         # Closing waits for the disk or the store, so it is done beside the work on the next file.
         if self._pool is None:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 WRITE_PARQUET: Final = "lakemeta.write-parquet"
 _PARQUET: Final = "write.parquet."
+_DELETE: Final = "write.delete."
 _MIB: Final = 1024 * 1024
+_DELETE_FORMAT: Final = _DELETE + "format.default"
 _GZIP_LEVELS: Final = 9
 _CODECS: Final = {
     "zstd": "zstd",
@@ -42,12 +44,15 @@ _CODECS: Final = {
 _LEVELS: Final = {"zstd": 3, "gzip": 6}  # what Iceberg's Parquet library takes where the property is absent
 
 
-def check_format(properties: Mapping[str, str], *, write_parquet: bool) -> None:
-    """Refuse a table whose default format is not Parquet, unless Parquet is asked for all the same."""
-    default = properties.get("write.format.default", "parquet").lower()
+def check_format(properties: Mapping[str, str], *, write_parquet: bool, deletes: bool = False) -> None:
+    """Refuse a table whose default format, of data or delete files, is not Parquet, unless Parquet is asked for."""
+    name = "write.format.default"
+    if deletes and _DELETE_FORMAT in properties:
+        name = _DELETE_FORMAT
+    default = properties.get(name, "parquet").lower()
     if default != "parquet" and not write_parquet:
         raise UnsupportedFeatureError(
-            f"the table's write.format.default is {default}, and lakemeta writes Parquet only; "
+            f"the table's {name} is {default}, and lakemeta writes Parquet only; "
             f"set the option {WRITE_PARQUET}=true to have its files rewritten as Parquet"
         )
 
@@ -74,6 +79,16 @@ def _leaves(fields: Iterable[NestedField], above: tuple[str, ...]) -> Iterator[t
             yield from _leaves(entry_fields(field.type), (*path, "key_value"))
         else:
             yield field.field_id, field.type, path
+
+
+def delete_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a table for its delete files: ``write.delete.parquet.*`` goes before ``write.parquet.*``.
+
+    Filters and statistics of single columns are left out: delete files have columns of their own.
+    """
+    kept = {key: text for key, text in properties.items() if not (key.startswith(_PARQUET) and ".column." in key)}
+    own = {key: text for key, text in properties.items() if key.startswith(_DELETE + "parquet.")}
+    return {**kept, **{f"{_PARQUET}{key.removeprefix(_DELETE + 'parquet.')}": text for key, text in own.items()}}
 
 
 def parquet_options(properties: Mapping[str, str], key_values: Mapping[str, str]) -> WriteOptions:
@@ -149,9 +164,9 @@ def _bloom_filter(properties: Mapping[str, str], column: str, limit: int) -> dic
     return {"ndv": max(1, min(fits, wanted)), "fpp": fpp}
 
 
-def file_name(group: int, attempt: int, uuid: str, count: int) -> str:
+def file_name(group: int, attempt: int, uuid: str, count: int, ending: str = ".parquet") -> str:
     """The name of the ``count``-th file (from 1) that an attempt at a group writes; ``uuid`` is the rewrite's."""
-    return f"{group:05d}-{attempt}-{uuid}-{count:05d}.parquet"
+    return f"{group:05d}-{attempt}-{uuid}-{count:05d}{ending}"
 
 
 def is_name_of(uuid: str, name: str) -> bool:
@@ -161,7 +176,7 @@ def is_name_of(uuid: str, name: str) -> bool:
 
 def name_pattern(uuid: str) -> str:
     """The regular expression of the names that :func:`is_name_of` knows."""
-    return rf"(?:[01]{{8}}-)?\d{{5,}}-\d+-{re.escape(uuid)}-\d{{5,}}\.parquet"
+    return rf"(?:[01]{{8}}-)?\d{{5,}}-\d+-{re.escape(uuid)}-\d{{5,}}(?:\.parquet|-deletes\.(?:parquet|puffin))"
 
 
 def data_root(location: str, properties: Mapping[str, str]) -> str:

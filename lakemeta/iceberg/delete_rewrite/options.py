@@ -1,0 +1,69 @@
+"""The options of rewrite_position_delete_files (engine: RewritePositionDeleteFilesSparkAction and its planner)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions
+from lakemeta.iceberg.rewrite.options import CONCURRENCY, MAX_COMMITS, PARTIAL
+from lakemeta.iceberg.spec import options as given
+from lakemeta.iceberg.write.settings import WRITE_PARQUET
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
+
+TARGET_FILE_SIZE: Final = "write.delete.target-file-size-bytes"
+DEFAULT_TARGET_FILE_SIZE: Final = 64 * 1024 * 1024
+_SIZES: Final = (
+    "target-file-size-bytes",
+    "min-file-size-bytes",
+    "max-file-size-bytes",
+    "min-input-files",
+    "rewrite-all",
+    "max-file-group-size-bytes",
+    "max-file-group-input-files",
+    "rewrite-job-order",
+)
+_JOB: Final = (CONCURRENCY, PARTIAL, MAX_COMMITS, WRITE_PARQUET)
+
+
+@attrs.frozen(slots=True)
+class PositionDeleteOptions:
+    """``sizes`` are the options of the planner, the others say how groups are rewritten and committed.
+
+    ``max_concurrent`` is None if not given: then an executor elsewhere takes as many groups as it can, this machine
+    five.
+    """
+
+    sizes: RewriteOptions
+    max_concurrent: int | None = None
+    partial_progress: bool = False
+    max_commits: int = 10
+    write_parquet: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], metadata: TableMetadata) -> PositionDeleteOptions:
+        """Read the options; raises OptionError for an unknown one, or in the engine's words."""
+        given.reject_unknown(options, (*_SIZES, *_JOB))
+        target = given.whole(metadata.properties, TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE)
+        parsed = cls(
+            sizes=RewriteOptions.parse(options, metadata, target),
+            max_concurrent=given.small(options, CONCURRENCY, None),
+            partial_progress=given.truth(options, PARTIAL, False),
+            max_commits=given.small(options, MAX_COMMITS, 10),
+            write_parquet=given.truth(options, WRITE_PARQUET, False),
+        )
+        concurrent, commits = parsed.max_concurrent, parsed.max_commits
+        positive = f"Cannot set {CONCURRENCY} to {concurrent}, the value must be positive."
+        given.check(concurrent is None or concurrent >= 1, positive)
+        positive = f"Cannot set {MAX_COMMITS} to {commits}, the value must be positive when {PARTIAL} is true"
+        given.check(not parsed.partial_progress or commits > 0, positive)
+        return parsed
+
+    def units_per_commit(self, units: int) -> int:
+        """How many units of work one commit takes: all, or with partial progress a share of them."""
+        return -(-units // self.max_commits) if self.partial_progress else units
