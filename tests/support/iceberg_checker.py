@@ -43,6 +43,7 @@ class TableState:
     """One snapshot of a table: the current one of the newest version of a Hadoop table at ``root``."""
 
     def __init__(self, metadata_file: str, read: Read = read_local, snapshot_id: int | None = None) -> None:
+        self.metadata_file = metadata_file
         data = read(metadata_file)
         self.metadata = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
         self.read = read
@@ -100,6 +101,24 @@ class TableState:
                 found.add(manifest["manifest_path"])
                 found |= {e["data_file"]["file_path"] for e in self.of(manifest)}
         return found
+
+    def every_snapshot(self) -> list[TableState]:
+        """The table at each of its snapshots."""
+        return [TableState(self.metadata_file, self.read, s["snapshot-id"]) for s in self.metadata["snapshots"]]
+
+    def needed(self) -> set[str]:
+        """Every file that some snapshot needs: lists, manifests, live files, statistics."""
+        found = {s["manifest-list"] for s in self.metadata["snapshots"]}
+        for kind in ("statistics", "partition-statistics"):
+            found |= {file["statistics-path"] for file in self.metadata.get(kind, [])}
+        for state in self.every_snapshot():
+            found |= {manifest["manifest_path"] for manifest in state.manifests} | set(state.paths(0, 1, 2))
+        return found
+
+    def rows_at_refs(self) -> dict[str, list[str]]:
+        """The rows that each branch and tag has."""
+        refs = {name: ref["snapshot-id"] for name, ref in self.metadata["refs"].items()}
+        return {name: TableState(self.metadata_file, self.read, i).rows() for name, i in refs.items()}
 
     def rows(self) -> list[str]:
         """The rows of the snapshot, one JSON object with sorted keys a line, lines sorted."""

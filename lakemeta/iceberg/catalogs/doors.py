@@ -4,8 +4,8 @@ Rules of this module:
 
 1. Data and delete files: those below the data location (``write.data.path``, which may lie outside the table) whose
    names are those of one rewrite of ours. A file of another writer has no name that a door lets through.
-2. Metadata: manifests, manifest lists, metadata files, statistics and markers of rewrites in the directory where new
-   ones are written. Callers name only files that they wrote themselves, or that left the metadata log.
+2. Metadata: manifests, manifest lists, metadata files, statistics, markers of rewrites and ledgers of expires in the
+   directory where new ones are written. Callers name only files that they wrote themselves, or that left the log.
 3. Orphan files: any file below a directory that is looked at for them, but for names of ours and the version hint.
    Callers prove of each path that the table's newest metadata does not name it.
 4. Files that no snapshot names any more: anything below a location that the table declares as its own, whoever wrote
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from lakemeta.storage.contract import Storage
 
 MARKER_PREFIX: Final = ".lakemeta-rewrite-"
+EXPIRE_PREFIX: Final = ".lakemeta-expire-"
 MARKER_SUFFIX: Final = ".json"
 _STATISTICS: Final = r"partition-stats-[^/]+\.parquet|[^/]+\.stats"
-_METADATA: Final = rf"[^/]+\.avro|[^/]+\.metadata\.json(?:\.gz)?|{_STATISTICS}|{re.escape(MARKER_PREFIX)}[^/]+\.json"
+_MARKERS: Final = rf"(?:{re.escape(MARKER_PREFIX)}|{re.escape(EXPIRE_PREFIX)})[^/]+\.json"
+_METADATA: Final = rf"[^/]+\.avro|[^/]+\.metadata\.json(?:\.gz)?|{_STATISTICS}|{_MARKERS}"
 
 _ORPHAN: Final = r"(?s:(?:(?!\.lakemeta-)[^/]+/)*(?!\.lakemeta-|version-hint\.text\Z)[^/]+)"
 

@@ -6,35 +6,48 @@ Rules of this module:
    (``proof``). The pointer moves before any file goes.
 2. Files go only if the table, read again after the commit, still has every branch and tag that was to stay, and none of
    the expired snapshots. What snapshots that have come since name stays.
-3. What goes first and last is said in ``deleting``.
+3. What goes first and last is said in ``deleting``. From before the commit until it is gone a ledger says what is to
+   go (``ledger``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakemeta.errors import CommitConflictError, StalePlanError
+import attrs
+
+from lakemeta.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    CorruptMetadataError,
+    LakemetaError,
+    StalePlanError,
+)
 from lakemeta.executor import LocalExecutor
+from lakemeta.iceberg.catalogs.refs import check_refs_intact
 from lakemeta.iceberg.commit.committer import commit
 from lakemeta.iceberg.commit.draft import Base, Draft
+from lakemeta.iceberg.expire import ledger
 from lakemeta.iceberg.expire.deleting import Target, counters, delete
 from lakemeta.iceberg.expire.planner import EXPIRE_SNAPSHOTS
 from lakemeta.iceberg.expire.proof import Proof
 from lakemeta.iceberg.service.plans import open_plan
-from lakemeta.iceberg.spec.metadata_removal import remove
+from lakemeta.iceberg.spec.metadata_removal import Removal, remove
 from lakemeta.plan_operations import Delete, Expire, RemoveRef, RemoveUnused
 from lakemeta.report import Report, count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakemeta.environment import Environment
+    from lakemeta.iceberg.catalogs.operations import LoadedTable
     from lakemeta.iceberg.service.requests import ApplyRequest
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.report import Outcome
 
 
 def apply_expire(request: ApplyRequest) -> Report:
-    """Apply a plan, or refuse it with nothing changed.
+    """Apply a plan, or refuse it with nothing changed. One that was interrupted can be applied again.
 
     Raises:
         StalePlanError: the table has moved in a way that matters, or the plan was edited.
@@ -45,17 +58,64 @@ def apply_expire(request: ApplyRequest) -> Report:
     """
     loaded = open_plan(request, EXPIRE_SNAPSHOTS, (Expire, RemoveRef, RemoveUnused, Delete))
     operations, executor = request.place.operations, request.executor or LocalExecutor()
-    proof = Proof.of(request.plan, operations.storage, executor)
+    proof = Proof.of(request.plan, operations, loaded.metadata, executor)
     targets = proof.targets(loaded.metadata)
     if not request.plan.operations:
-        return _report(request, None, [])
-    commit(operations, lambda base: _change(proof, base), request.env)
-    current = operations.refresh()
-    why = _unsafe(proof, loaded.metadata, current.metadata)
-    if why is not None:
-        return _report(request, current.location, [], why)
+        return _report(request, _Done())
+    ledgers = [one.path for one in proof.former]
+    current = loaded
+    if proof.removal != Removal():
+        ledgers += _begin(proof, loaded, targets, request.env)
+        try:
+            current = _commit(proof, request.env, ledgers[len(proof.former) :])
+        except _UnsafeError as error:
+            return _report(request, _Done(proof.operations.refresh(), notes=(str(error),)))
     left = _unnamed(proof, targets, current.metadata)
-    return _report(request, current.location, list(delete(left, executor)), planned=len(left))
+    done = list(delete(left, executor))
+    notes = () if len(done) == len(left) else (f"{len(left) - len(done)} files stay, as they say which are left",)
+    if not notes and all(outcome.done for _, outcome in done):
+        ledger.end(operations, ledgers)
+    return _report(request, _Done(current if current is not loaded else None, done, notes))
+
+
+class _UnsafeError(LakemetaError):
+    """The commit has happened, and the table is not as it was to be."""
+
+
+@attrs.frozen(eq=False)
+class _Done:
+    """What was done: the version that was committed, what became of files, and sentences about what was not done."""
+
+    committed: LoadedTable | None = None
+    files: Sequence[tuple[Target, Outcome]] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _begin(proof: Proof, base: LoadedTable, targets: Sequence[Target], env: Environment) -> list[str]:
+    """Write a ledger if files go; its path."""
+    if not targets or not proof.removal.snapshots:
+        return []
+    return [ledger.begin(proof.operations, base, env.new_uuid(), proof.removal.snapshots, proof.options.level)]
+
+
+def _commit(proof: Proof, env: Environment, ledgers: Sequence[str]) -> LoadedTable:
+    """Commit, and read the table again; rule 2. The ledger goes if nothing was committed."""
+    try:
+        draft = commit(proof.operations, lambda base: _change(proof, base), env)
+    except CommitStateUnknownError:
+        raise
+    except LakemetaError:
+        ledger.end(proof.operations, ledgers)
+        raise
+    assert draft is not None, "a change that removes something is always made"
+    try:
+        current = check_refs_intact(proof.operations, draft.metadata)
+    except CorruptMetadataError as error:
+        raise _UnsafeError(str(error)) from error
+    back = sorted(proof.removal.snapshots & current.metadata.snapshots_by_id.keys())
+    if back:
+        raise _UnsafeError(f"the table has snapshot {back[0]} again, which had expired, so no file was deleted")
+    return current
 
 
 def _change(proof: Proof, base: Base) -> Draft:
@@ -64,12 +124,11 @@ def _change(proof: Proof, base: Base) -> Draft:
     except StalePlanError as error:
         raise CommitConflictError(str(error)) from error
     removed = remove(base.metadata, base.location, proof.removal, base.now_ms)
-    return Draft(removed, None, {}, lambda current: _is_in(proof, current))
+    return Draft(removed, None, {}, lambda current: _is_in(proof.removal, current))
 
 
-def _is_in(proof: Proof, current: TableMetadata) -> bool:
+def _is_in(removal: Removal, current: TableMetadata) -> bool:
     """True if a version has nothing of what was to go."""
-    removal = proof.removal
     return not (
         removal.snapshots & current.snapshots_by_id.keys()
         or removal.refs & current.refs.keys()
@@ -78,17 +137,8 @@ def _is_in(proof: Proof, current: TableMetadata) -> bool:
     )
 
 
-def _unsafe(proof: Proof, before: TableMetadata, current: TableMetadata) -> str | None:
-    """Why nothing may be deleted after the commit; None if it may."""
-    lost = sorted(before.refs.keys() - proof.removal.refs - current.refs.keys())
-    if lost:
-        return f"the table lost the ref {lost[0]} while it was changed"
-    back = sorted(proof.removal.snapshots & current.snapshots_by_id.keys())
-    return f"the table has snapshot {back[0]} again, which had expired" if back else None
-
-
 def _unnamed(proof: Proof, targets: Sequence[Target], current: TableMetadata) -> list[Target]:
-    """The files that the version after the commit does not name either."""
+    """The files that the newest version does not name either."""
     if not targets:
         return []
     proof.retained.add(current, current.snapshots_by_id.keys())
@@ -96,29 +146,17 @@ def _unnamed(proof: Proof, targets: Sequence[Target], current: TableMetadata) ->
     return [target for target in targets if not proof.retained.names(target.file.location)]
 
 
-def _report(
-    request: ApplyRequest,
-    committed: str | None,
-    done: Sequence[tuple[Target, Outcome]],
-    why: str | None = None,
-    *,
-    planned: int = 0,
-) -> Report:
-    deleted, absent, failed = count(outcome for _, outcome in done)
-    notes = []
-    if why is not None:
-        notes.append(f"{why}, so no file was deleted; remove-orphan-files finds what nothing names")
-    if len(done) < planned:
-        notes.append(f"{planned - len(done)} files stay, as they say which files are left to delete")
+def _report(request: ApplyRequest, done: _Done) -> Report:
+    deleted, absent, failed = count(outcome for _, outcome in done.files)
     return Report(
         request.plan.header.plan,
         request.place.url,
-        None if committed is None else committed.rpartition("/")[2],
+        None if done.committed is None else done.committed.location.rpartition("/")[2],
         deleted_files=deleted,
         absent_files=absent,
-        freed_bytes=sum(target.file.size for target, outcome in done if outcome.status == "deleted"),
+        freed_bytes=sum(target.file.size for target, outcome in done.files if outcome.status == "deleted"),
         failed=failed,
-        result=counters(target for target, outcome in done if outcome.done),
-        notes=tuple(notes),
-        partial=bool(notes),
+        result=counters(target for target, outcome in done.files if outcome.done),
+        notes=done.notes,
+        partial=bool(done.notes),
     )

@@ -6,11 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import UnsupportedFeatureError
-from lakemeta.iceberg.catalogs.doors import Doors
+from lakemeta.iceberg.catalogs.doors import Doors, metadata_folder
+from lakemeta.iceberg.expire.flink import flink_snapshots
+from lakemeta.iceberg.expire.ledger import unfinished
 from lakemeta.iceberg.expire.options import ExpireOptions
 from lakemeta.iceberg.expire.retention import Retention, decide
-from lakemeta.iceberg.expire.unreferenced import CONTENT, Retained, Unreferenced, find_unreferenced, spec_ids
+from lakemeta.iceberg.expire.unreferenced import CONTENT, Going, Retained, Unreferenced, find_unreferenced, spec_ids
 from lakemeta.iceberg.expire.unused_metadata import Unused, unused
+from lakemeta.iceberg.rewrite.unfinished import base_snapshots
 from lakemeta.iceberg.service.plans import header_of
 from lakemeta.iceberg.spec.locations import within
 from lakemeta.iceberg.spec.properties import bool_property
@@ -18,8 +21,10 @@ from lakemeta.plan import Plan
 from lakemeta.plan_operations import Delete, Expire, RemoveRef, RemoveUnused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from lakemeta.iceberg.catalogs.operations import TableOperations
+    from lakemeta.iceberg.expire.ledger import Former
     from lakemeta.iceberg.expire.unreferenced import Kind
     from lakemeta.iceberg.service.requests import PlanRequest
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
@@ -41,9 +46,10 @@ def plan_expire(request: PlanRequest) -> Plan:
     operations = request.place.operations
     metadata = operations.refresh().metadata
     check_gc(metadata)
-    retention = decide(metadata, options, request.now_ms)
+    retention = decide(metadata, options, request.now_ms, pinned_snapshots(operations, metadata, options))
     retained = Retained(operations.storage, request.executor)
-    files = files_of(retained, metadata, retention)
+    former, notes = unfinished(operations, metadata)
+    files = files_of(retained, metadata, retention, former_of(former, options))
     surplus = unused_of(retained, metadata, retention) if options.clean_expired_metadata else Unused()
     doors = Doors.of_table(operations.storage, metadata)
     gone = [file for file in files if goes(file.kind, options)]
@@ -51,7 +57,7 @@ def plan_expire(request: PlanRequest) -> Plan:
     facts = {
         "now_ms": request.now_ms,
         "kept_snapshots": len(metadata.snapshots) - len(retention.expired),
-        "notes": list(_notes(metadata, options, [file for file in gone if not doors.find(file.location)])),
+        "notes": notes + list(_notes(metadata, options, [file for file in gone if not doors.find(file.location)])),
     }
     header = header_of(request, EXPIRE_SNAPSHOTS, metadata, metadata.current_snapshot, facts)
     changes = (*_expired(metadata, retention, files), *_surplus(surplus))
@@ -66,12 +72,32 @@ def check_gc(metadata: TableMetadata) -> None:
         )
 
 
-def files_of(retained: Retained, metadata: TableMetadata, retention: Retention) -> list[Unreferenced]:
+def pinned_snapshots(operations: TableOperations, metadata: TableMetadata, options: ExpireOptions) -> Mapping[int, str]:
+    """The snapshots that stay for others' sake, and why: what rewrites work on, and what Flink jobs look for.
+
+    Raises CorruptMetadataError for a mark of a rewrite that says nothing.
+    """
+    pinned = flink_snapshots(metadata) if options.keep_flink else {}
+    try:
+        return {**pinned, **base_snapshots(operations.storage, metadata_folder(operations))}
+    except UnsupportedFeatureError:  # nothing is written from here, and so no rewrite runs
+        return pinned
+
+
+def former_of(former: Iterable[Former], options: ExpireOptions) -> list[Going]:
+    """What expires that did not end have left, of those kinds of files that are to go now."""
+    taken = (one for one in former if options.level == one.level and one.snapshots)
+    return [Going(one.version, one.snapshots, former=True) for one in taken]
+
+
+def files_of(
+    retained: Retained, metadata: TableMetadata, retention: Retention, former: Sequence[Going]
+) -> list[Unreferenced]:
     """The files that nothing names once what expires is gone. Nothing is read if nothing expires."""
-    if not retention.expired:
+    if not retention.expired and not former:
         return []
     retained.add(metadata, retention.kept)
-    return find_unreferenced(retained, metadata, retention.expired)
+    return find_unreferenced(retained, [*former, Going(metadata, retention.expired)])
 
 
 def unused_of(retained: Retained, metadata: TableMetadata, retention: Retention) -> Unused:

@@ -5,7 +5,8 @@ Rules of this module:
 1. Each snapshot and ref of the plan expires by the plan's own options and time; each schema and spec of it is one that
    nothing needs then; each file of it is named by a snapshot that expires and by nothing that stays. A plan may say
    less than that, and is refused if it says more, whoever wrote it.
-2. Every file lies in a location of the table, has a name that may go, and lies behind no link.
+2. A plan whose snapshots have expired, and that was interrupted then, is taken up again: a ledger proves its files.
+3. Every file lies in a location of the table, has a name that may go, and lies behind no link.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import attrs
 from lakemeta.errors import CorruptMetadataError, StalePlanError
 from lakemeta.iceberg.catalogs.doors import Doors
 from lakemeta.iceberg.expire.deleting import Target, by_door
+from lakemeta.iceberg.expire.ledger import Former, unfinished
 from lakemeta.iceberg.expire.options import ExpireOptions
-from lakemeta.iceberg.expire.planner import check_gc, files_of, goes, unused_of
+from lakemeta.iceberg.expire.planner import check_gc, files_of, former_of, goes, pinned_snapshots, unused_of
 from lakemeta.iceberg.expire.retention import Retention, decide
 from lakemeta.iceberg.expire.unreferenced import Retained
 from lakemeta.iceberg.spec.locations import file_key, whole
@@ -29,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.operations import TableOperations
     from lakemeta.iceberg.expire.unreferenced import Unreferenced
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.plan import Plan
-    from lakemeta.storage.contract import Storage
 
 _ELSE = "the table does not have it any more, or needs it"
 
@@ -42,24 +44,32 @@ class Proof:
     """A plan, and what the snapshots that stay name, in all versions of the table that were looked at."""
 
     plan: Plan
+    operations: TableOperations
     options: ExpireOptions
     now_ms: int
     removal: Removal
     retained: Retained
+    former: tuple[Former, ...]
+    resumed: bool
 
     @classmethod
-    def of(cls, plan: Plan, storage: Storage, executor: Executor) -> Proof:
+    def of(cls, plan: Plan, operations: TableOperations, metadata: TableMetadata, executor: Executor) -> Proof:
         """Raises CorruptMetadataError if the plan does not say of what time it is."""
         now_ms = plan.header.facts.get("now_ms")
         if type(now_ms) is not int:
             raise CorruptMetadataError("the plan's first line has no now_ms; make the plan again")
-        options = ExpireOptions.parse(plan.header.options)
-        return cls(plan, options, now_ms, _removal(plan), Retained(storage, executor))
+        former, _ = unfinished(operations, metadata)
+        whole_removal = _removal(plan)
+        resumed = any(whole_removal.snapshots & one.snapshots for one in former)
+        removal = _left(whole_removal, metadata) if resumed else whole_removal
+        options, retained = ExpireOptions.parse(plan.header.options), Retained(operations.storage, executor)
+        return cls(plan, operations, options, now_ms, removal, retained, tuple(former), resumed)
 
     def check(self, metadata: TableMetadata) -> Retention:
         """What the plan expires of a version; raises StalePlanError if that version needs any of it or lacks it."""
         check_gc(metadata)
-        decided = decide(metadata, self.options, self.now_ms)
+        pinned = pinned_snapshots(self.operations, metadata, self.options)
+        decided = decide(metadata, self.options, self.now_ms, pinned)
         for snapshot_id in sorted(self.removal.snapshots - decided.expired.keys()):
             raise _stale(
                 f"snapshot {snapshot_id}", decided.kept.get(snapshot_id, "the table does not have it any more")
@@ -73,10 +83,16 @@ class Proof:
         return planned
 
     def targets(self, metadata: TableMetadata) -> list[Target]:
-        """The files of the plan, of a version that :meth:`check` is done for here."""
-        found = {file_key(f.location): f for f in files_of(self.retained, metadata, self.check(metadata))}
+        """The files of the plan, of a version that :meth:`check` is done for here.
+
+        Of a plan that is taken up again, what is not proved had its turn before, and is left out.
+        """
+        files = files_of(self.retained, metadata, self.check(metadata), former_of(self.former, self.options))
+        found = {file_key(file.location): file for file in files}
         doors = Doors.of_table(self.retained.storage, metadata)
-        targets = [self._target(metadata, op, found, doors) for op in self.plan.deletes()]
+        named = ((op, whole(metadata.location, op.path)) for op in self.plan.deletes())
+        taken = ((op, location) for op, location in named if not self.resumed or file_key(location) in found)
+        targets = [self._target(op, location, found, doors) for op, location in taken]
         for door, group in by_door(targets):
             door.check_files([target.path for target in group])
         return targets
@@ -88,8 +104,7 @@ class Proof:
         kept = {i: decided.kept.get(i, "the plan leaves it") for i in staying}
         return attrs.evolve(decided, expired=expired, kept=kept, ruled=decided.ruled | staying)
 
-    def _target(self, metadata: TableMetadata, op: Delete, found: Mapping[str, Unreferenced], doors: Doors) -> Target:
-        location = whole(metadata.location, op.path)
+    def _target(self, op: Delete, location: str, found: Mapping[str, Unreferenced], doors: Doors) -> Target:
         file, own = found.get(file_key(location)), doors.find(location)
         if file is None:
             raise _stale(op.path, "the table needs it, or no snapshot of the plan names it")
@@ -105,6 +120,16 @@ def _removal(plan: Plan) -> Removal:
         frozenset(op.ref for op in plan.operations if isinstance(op, RemoveRef)),
         frozenset(op.id for op in unused if op.kind == "schema"),
         frozenset(op.id for op in unused if op.kind == "partition-spec"),
+    )
+
+
+def _left(removal: Removal, metadata: TableMetadata) -> Removal:
+    """What of a removal is still in the table."""
+    return Removal(
+        removal.snapshots & metadata.snapshots_by_id.keys(),
+        removal.refs & metadata.refs.keys(),
+        removal.schemas & metadata.schemas_by_id.keys(),
+        removal.specs & metadata.specs_by_id.keys(),
     )
 
 

@@ -62,7 +62,7 @@ class Unreferenced:
 
 
 @attrs.define(slots=True, eq=False)
-class _Going:
+class _Lone:
     """A manifest that only snapshots that go have."""
 
     manifest: ManifestFile
@@ -109,61 +109,71 @@ class Retained:
         return location in self._named
 
 
-def find_unreferenced(
-    retained: Retained, metadata: TableMetadata, going: Collection[int], former: Collection[TableMetadata] = ()
-) -> list[Unreferenced]:
-    """The files that nothing names once the snapshots ``going`` are gone.
+@attrs.frozen(eq=False)
+class Going:
+    """Snapshots that go, and a version of the table that has them; ``former`` ones are gone from the newest version."""
 
-    ``former`` are earlier versions of the table, of whose snapshots those that are in no version since count as well.
-    """
-    manifests, found = _manifests(retained, metadata, going, former)
-    specs = {i: spec for version in (*former, metadata) for i, spec in version.specs_by_id.items()}
+    version: TableMetadata
+    snapshots: Collection[int]
+    former: bool = False
+
+
+def find_unreferenced(retained: Retained, going: Sequence[Going]) -> list[Unreferenced]:
+    """The files that nothing names once some snapshots are gone; those of the last version count as newest."""
+    manifests, found = _manifests(retained, going)
+    specs = {i: spec for part in going for i, spec in part.version.specs_by_id.items()}
     if manifests:
         retained.read_manifests(specs)
-    content = _content(retained, manifests.values(), specs)
+    content = _content(retained, manifests.values(), specs, _ages(going))
     found += [_of_manifest(one) for one in manifests.values()]
     # What is no data file may be named as one, by damage or on purpose.
     return content + [file for file in found if not retained.names(file.location)]
 
 
-def _manifests(
-    retained: Retained, metadata: TableMetadata, going: Collection[int], former: Collection[TableMetadata]
-) -> tuple[dict[str, _Going], list[Unreferenced]]:
+def _manifests(retained: Retained, going: Sequence[Going]) -> tuple[dict[str, _Lone], list[Unreferenced]]:
     """The manifests that only snapshots that go have, by key, and lists and statistics of these snapshots."""
-    manifests: dict[str, _Going] = {}
+    manifests: dict[str, _Lone] = {}
     found: dict[str, Unreferenced] = {}
-    for version in (*former, metadata):
-        is_former = version is not metadata
-        ids = version.snapshots_by_id.keys() - metadata.snapshots_by_id.keys() if is_former else set(going)
-        snapshots = [s for s in version.snapshots if s.snapshot_id in ids]
-        lists = _lists(retained.storage, retained.executor, snapshots, may_miss=is_former)
+    for part in going:
+        snapshots = [s for s in part.version.snapshots if s.snapshot_id in part.snapshots]
+        lists = _lists(retained.storage, retained.executor, snapshots, may_miss=part.former)
         for snapshot, (size, listed) in zip(snapshots, lists, strict=True):
             _note(found, snapshot.manifest_list or "", size, "manifest_list", snapshot.snapshot_id)
             for manifest in listed:
-                _take(manifests, retained, manifest, snapshot.snapshot_id, is_former)
-        for file in _statistics(version, ids):
+                _take(manifests, retained, manifest, snapshot.snapshot_id, part.former)
+        for file in _statistics(part.version, part.snapshots):
             _note(found, file.statistics_path, file.file_size_in_bytes, "statistics_file", file.snapshot_id)
     return manifests, list(found.values())
 
 
 def _take(
-    manifests: dict[str, _Going], retained: Retained, manifest: ManifestFile, snapshot_id: int, former: bool
+    manifests: dict[str, _Lone], retained: Retained, manifest: ManifestFile, snapshot_id: int, former: bool
 ) -> None:
     key = file_key(manifest.manifest_path)
     known = manifests.get(key)
     if known is not None:
-        known.holder, known.alone, known.former = snapshot_id, known.holder == snapshot_id, known.former and former
+        known.alone, known.holder = known.alone and known.holder == snapshot_id, snapshot_id
+        known.former = known.former and former
     elif manifest.manifest_path not in retained.manifests and not retained.names(manifest.manifest_path):
-        manifests[key] = _Going(manifest, snapshot_id, former=former)
+        manifests[key] = _Lone(manifest, snapshot_id, former=former)
 
 
 def _note(found: dict[str, Unreferenced], location: str, size: int, kind: Kind, holder: int) -> None:
     known = found.setdefault(file_key(location), Unreferenced(location, size, kind, holder))
-    known.alone, known.holder = known.holder == holder, holder
+    known.alone, known.holder = known.alone and known.holder == holder, holder
+
+
+def _ages(going: Sequence[Going]) -> dict[int, int]:
+    """A number for each snapshot that goes, the greater the newer it is."""
+    snapshots = (snapshot for part in going for snapshot in part.version.snapshots)
+    return {snapshot.snapshot_id: age for age, snapshot in enumerate(snapshots)}
 
 
 def _content(
-    retained: Retained, manifests: Collection[_Going], specs: Mapping[int, PartitionSpec]
+    retained: Retained,
+    manifests: Collection[_Lone],
+    specs: Mapping[int, PartitionSpec],
+    ages: Mapping[int, int],
 ) -> list[Unreferenced]:
     found: dict[str, Unreferenced] = {}
     read = partial(_live, retained.storage, specs)
@@ -175,11 +185,12 @@ def _content(
             file = Unreferenced(location, size, _KINDS[content], one.holder, one.alone)
             known = found.setdefault(file_key(location), file)
             if known is not file:
-                known.alone, known.holder = known.alone and one.alone and known.holder == one.holder, one.holder
+                known.alone = known.alone and one.alone and known.holder == one.holder
+                known.holder = max(known.holder, one.holder, key=ages.__getitem__)
     return list(found.values())
 
 
-def _of_manifest(one: _Going) -> Unreferenced:
+def _of_manifest(one: _Lone) -> Unreferenced:
     manifest = one.manifest
     return Unreferenced(manifest.manifest_path, manifest.manifest_length, "manifest", one.holder, one.alone)
 

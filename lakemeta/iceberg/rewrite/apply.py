@@ -61,7 +61,7 @@ def apply_rewrite(request: ApplyRequest) -> Report:
     rewrites = [op for op in plan.operations if isinstance(op, Rewrite)]
     if rewrites:
         inputs = find_inputs(place, metadata, job, rewrites, executor)
-        marker = RunMarker(place.operations, env.new_uuid(), env.now_ms())
+        marker = RunMarker(place.operations, env.new_uuid(), env.now_ms(), inputs.head.snapshot_id)
         door = data_door(place.operations.storage, metadata, marker.uuid)
         runs = GroupRuns(
             groups=inputs.groups,

@@ -39,11 +39,12 @@ _NAMED: Final = 20  # how many files a sentence names
 
 @attrs.define(eq=False)
 class RunMarker:
-    """The marker file of one rewrite: its uuid, when it began (ms since the epoch) and the uuids of its commits."""
+    """The marker file of one rewrite: its uuid, when it began (ms since the epoch) and on what, its commits' uuids."""
 
     operations: TableOperations
     uuid: str
     begun_ms: int
+    snapshot_id: int
     commits: list[str] = attrs.field(factory=list)
 
     def begin(self) -> None:
@@ -65,7 +66,8 @@ class RunMarker:
         return store_path(self.operations.storage.scheme, location)
 
     def _put(self) -> None:
-        content = {"rewrite": self.uuid, "begun_ms": self.begun_ms, "commits": self.commits}
+        content = {"rewrite": self.uuid, "begun_ms": self.begun_ms, "snapshot_id": self.snapshot_id}
+        content["commits"] = self.commits
         self.operations.storage.replace(self._path, json.dumps(content).encode())
 
 
@@ -74,21 +76,38 @@ def unfinished_uuids(storage: Storage, folder: str) -> set[str]:
 
     Raises CorruptMetadataError for a marker that says nothing.
     """
+    return {uuid for _, marker in _markers(storage, folder) for uuid in (marker.uuid, *marker.commits)}
+
+
+def base_snapshots(storage: Storage, folder: str) -> dict[int, str]:
+    """The snapshots on which rewrites work that have not ended, and a sentence about each.
+
+    Raises CorruptMetadataError for a marker that says nothing.
+    """
+    return {
+        marker.snapshot_id: f"the rewrite {marker.uuid} works on it; once that surely runs no more, delete {path}"
+        for path, marker in _markers(storage, folder)
+    }
+
+
+def _markers(storage: Storage, folder: str) -> Iterator[tuple[str, _Marker]]:
     try:
         names = [entry.name for entry in storage.list_dir(folder) if not entry.is_dir]
     except PathNotFoundError:
-        return set()
-    found = (_read_marker(storage, f"{folder}/{name}") for name in names if _is_marker(name))
-    return {uuid for marker in found if marker is not None for uuid in (marker.uuid, *marker.commits)}
+        return
+    for path in (f"{folder}/{name}" for name in names if _is_marker(name)):
+        if (marker := _read_marker(storage, path)) is not None:
+            yield path, marker
 
 
 @attrs.frozen
 class _Marker:
-    """What a marker says: the uuids of a rewrite and of its commits, and when it began (ms since the epoch)."""
+    """What a marker says: the uuids of a rewrite and of its commits, when it began (ms since the epoch) and on what."""
 
     uuid: str
     commits: tuple[str, ...]
     begun_ms: int
+    snapshot_id: int
 
 
 def _is_marker(name: str) -> bool:
@@ -100,7 +119,7 @@ def _read_marker(storage: Storage, path: str) -> _Marker | None:
     try:
         marker = parse_json(storage.read(path))
         uuid, *commits = [str(UUID(name)) for name in (marker["rewrite"], *marker["commits"])]
-        return _Marker(uuid, tuple(commits), int(marker["begun_ms"]))
+        return _Marker(uuid, tuple(commits), int(marker["begun_ms"]), int(marker["snapshot_id"]))
     except PathNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):

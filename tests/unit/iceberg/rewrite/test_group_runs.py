@@ -107,7 +107,7 @@ def test_what_others_left_is_no_failure(small):
     """An earlier rewrite's files are told in the notes of a rewrite that is complete."""
     uuid = "11111111-2222-4333-8444-555555555555"
     mark = Path(small.root, "metadata", f".lakemeta-rewrite-{uuid}.json")
-    mark.write_text(json.dumps({"rewrite": uuid, "begun_ms": 0, "commits": []}))
+    mark.write_text(json.dumps({"rewrite": uuid, "begun_ms": 0, "snapshot_id": 1, "commits": []}))
     Path(small.root, "data", f"00000-0-{uuid}-00001.parquet").touch()
     table = IcebergTable.open(small.root)
     report = table.apply(table.plan_rewrite_data_files(ALL))

@@ -47,7 +47,7 @@ def test_files_of_an_interrupted_rewrite_are_named_and_stay(root: Path) -> None:
     for path in left:
         path.write_bytes(b"x")
     (root / "data" / "00000-0-somebody-elses-00001.parquet").write_bytes(b"x")
-    kept = mark(root, {"rewrite": UUID, "begun_ms": 0, "commits": [COMMIT]})
+    kept = mark(root, {"rewrite": UUID, "begun_ms": 0, "snapshot_id": 1, "commits": [COMMIT]})
     (note,) = rewrite(root).notes
     assert note.startswith(f"the rewrite {UUID} that began at 1970-01-01T00:00:00+00:00 did not end")
     assert all(str(path) in note for path in left)
@@ -60,19 +60,21 @@ def test_a_long_list_is_cut_in_words(root: Path) -> None:
     """Twenty files are named, and the number of the others."""
     for n in range(25):
         (root / "data" / f"00000-0-{UUID}-{n:05d}.parquet").write_bytes(b"x")
-    mark(root, {"rewrite": UUID, "begun_ms": 0, "commits": []})
+    mark(root, {"rewrite": UUID, "begun_ms": 0, "snapshot_id": 1, "commits": []})
     (note,) = rewrite(root).notes
     assert note.endswith("-00019.parquet and 5 more")
 
 
 def test_a_mark_of_which_nothing_is_left_goes(root: Path) -> None:
     """A rewrite that died before its first file, or after its commit, leaves a mark that the next one removes."""
-    path = mark(root, {"rewrite": UUID, "begun_ms": 0, "commits": []})
+    path = mark(root, {"rewrite": UUID, "begun_ms": 0, "snapshot_id": 1, "commits": []})
     assert rewrite(root).notes == ()
     assert not path.exists()
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"rewrite": "x", "begun_ms": "soon", "commits": []}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"rewrite": "x", "begun_ms": "soon", "snapshot_id": 1, "commits": []}']
+)
 def test_a_damaged_mark_is_told(root: Path, content: str) -> None:
     """What cannot be read as a mark is named and left; the rewrite goes on."""
     path = mark(root, content)
