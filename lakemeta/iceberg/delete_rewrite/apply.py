@@ -59,7 +59,7 @@ def apply_rewrite_position_deletes(request: ApplyRequest) -> Report:
     if head is None:
         raise StalePlanError("the table is empty now; make the plan again")
     units = find_units(request, metadata, head, groups)
-    marker = RunMarker(operations, env.new_uuid(), env.now_ms())
+    marker = RunMarker(operations, env.new_uuid(), env.now_ms(), head.snapshot_id)
     commits = _Commits(request, marker, head)
     runs = UnitRuns(
         request,
