@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 from hypothesis import HealthCheck, settings
 from support import parquet_checker
+from support.iceberg_cases import Cases
 
 from lakemeta.iceberg.rewrite.group_rewriter import RewrittenGroup
 from lakemeta.iceberg.rewrite.group_runs import GroupRuns
@@ -81,6 +82,12 @@ def every_parquet_file_is_checked() -> Iterator[None]:
         patch.setattr(ParquetWriter, "close", closed)
         patch.setattr(GroupRuns, "accounted", accounted)
         yield
+
+
+@pytest.fixture(scope="session")
+def iceberg_cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
+    """The recorded Iceberg tables, each unpacked once in a process."""
+    return Cases(tmp_path_factory.mktemp("iceberg_cases"))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from support.iceberg_cases import DATA, metadata_files, unpack
+from support.iceberg_cases import DATA, is_fast, metadata_files
 from support.iceberg_checker import TableState
 from support.iceberg_tables import SmallTable
 
@@ -93,7 +93,7 @@ class Recorded:
 
     def __init__(self, case, action: str) -> None:
         self.case, self.name = case, action
-        self.expected = dict(case.actions())[action]
+        self.expected = case.action(action)
         arguments = self.expected["action"]["args"]
         self.options = dict(arguments.get("options") or {})
         self.options |= {name: arguments[name] for name in ("strategy", "sort_order") if name in arguments}
@@ -122,15 +122,18 @@ class Recorded:
 
 
 @pytest.fixture
-def action(request, tmp_path) -> Recorded:
+def action(request, iceberg_cases) -> Recorded:
     case, name = request.param
-    return Recorded(unpack(case, tmp_path), name)
+    return Recorded(iceberg_cases.fresh(case), name)
+
+
+SLOW = pytest.mark.slow
 
 
 def params(*, errors: bool) -> list:
     wrong = ("bad_", "unknown_option", "no_partial", "max_failed_0", "zorder_single_partition_col")
     chosen = [(c, a) for c, a in recorded() if any(word in a for word in wrong) == errors]
-    return [pytest.param(pair, id="-".join(pair)) for pair in chosen]
+    return [pytest.param(pair, id="-".join(pair), marks=() if errors or is_fast(*pair) else SLOW) for pair in chosen]
 
 
 @pytest.mark.parametrize("action", params(errors=False), indirect=True)
@@ -209,9 +212,9 @@ def data_files(action) -> set[Path]:
     return {path for path in (action.case.table / "data").rglob("*.parquet") if not path.name.startswith(".")}
 
 
-def test_a_second_rewrite_finds_nothing(tmp_path):
+def test_a_second_rewrite_finds_nothing(iceberg_cases):
     """After a rewrite the plan is empty, and applying it commits nothing."""
-    action = Recorded(unpack("small_files_v2", tmp_path), "17_rewrite_data_files_again_after_default_1")
+    action = Recorded(iceberg_cases.fresh("small_files_v2"), "17_rewrite_data_files_again_after_default_1")
     action.run()
     state = action.state()
     report = action.run()
@@ -220,9 +223,9 @@ def test_a_second_rewrite_finds_nothing(tmp_path):
     assert action.state().metadata == state.metadata
 
 
-def test_recorded_rewrite_after_a_partition_field_was_dropped(tmp_path):
+def test_recorded_rewrite_after_a_partition_field_was_dropped(iceberg_cases):
     """Files of both older specs go into one group of the new one, and one file for each of its partitions."""
-    case = unpack("spec_evolution_v2", tmp_path)
+    case = iceberg_cases.fresh("spec_evolution_v2")
     Recorded(case, "03_rewrite_data_files_where_eu").run()
     operations = HadoopTableOperations(LocalStorage(), str(case.table))
     base = operations.refresh()
@@ -259,9 +262,9 @@ def hint_of(case) -> Path:
 
 
 @pytest.mark.parametrize("name", HINTS)
-def test_recorded_hints(name, tmp_path):
+def test_recorded_hints(name, iceberg_cases):
     """Whatever the hint says, the newest version is rewritten and the hint is right afterwards."""
-    case = unpack("hadoop_commit_protocol", tmp_path)
+    case = iceberg_cases.fresh("hadoop_commit_protocol")
     action = Recorded(case, name)
     hint_of(case).unlink()
     if HINTS[name] is not None:
@@ -274,18 +277,18 @@ def test_recorded_hints(name, tmp_path):
     assert not hint_of(case).with_name(".version-hint.text.crc").exists()
 
 
-def test_recorded_hint_that_is_too_high(tmp_path):
+def test_recorded_hint_that_is_too_high(iceberg_cases):
     """A hint at a version that is not there is an error, and nothing changes."""
-    case = unpack("hadoop_commit_protocol", tmp_path)
+    case = iceberg_cases.fresh("hadoop_commit_protocol")
     hint_of(case).write_bytes(b"99")
     with pytest.raises(CorruptMetadataError, match="version 99 is missing"):
         IcebergTable.open(str(case.table))
 
 
 @pytest.mark.parametrize("name", ["09_rewrite_hint_race", "10_rewrite_hint_race_noretry"])
-def test_recorded_race(name, tmp_path):
+def test_recorded_race(name, iceberg_cases):
     """A handle that saw an old version commits on top of what others committed since, also if it may not retry."""
-    case = unpack("hadoop_commit_protocol", tmp_path)
+    case = iceberg_cases.fresh("hadoop_commit_protocol")
     action = Recorded(case, name)
     stale = IcebergTable.open(str(case.table))
     plan = stale.plan_rewrite_data_files({"rewrite-all": "true", "use-starting-sequence-number": "false"})
@@ -312,9 +315,9 @@ def without_spark(summary: dict) -> dict:
     return {k: v for k, v in summary.items() if not k.startswith("spark.")}
 
 
-def test_recorded_valid_next_version(tmp_path):
+def test_recorded_valid_next_version(iceberg_cases):
     """A next version that nobody put into the hint is the table's newest: the commit comes after it."""
-    case = unpack("hadoop_commit_protocol", tmp_path)
+    case = iceberg_cases.fresh("hadoop_commit_protocol")
     action = Recorded(case, "07_rewrite_hint_next_exists_valid")
     metadata = case.table / "metadata"
     (metadata / "v7.metadata.json").write_bytes((metadata / "v6.metadata.json").read_bytes())
@@ -323,17 +326,17 @@ def test_recorded_valid_next_version(tmp_path):
     assert hint_of(case).read_text() == "8"
 
 
-def test_recorded_garbage_next_version(tmp_path):
+def test_recorded_garbage_next_version(iceberg_cases):
     """A next version that is no metadata is an error."""
-    case = unpack("hadoop_commit_protocol", tmp_path)
+    case = iceberg_cases.fresh("hadoop_commit_protocol")
     (case.table / "metadata" / "v7.metadata.json").write_text('{"garbage": true}')
     with pytest.raises(CorruptMetadataError, match="format-version"):
         IcebergTable.open(str(case.table))
 
 
-def test_a_table_of_a_catalog_can_be_planned_and_not_changed(tmp_path):
+def test_a_table_of_a_catalog_can_be_planned_and_not_changed(iceberg_cases):
     """NNNNN-uuid.metadata.json files without a hint belong to a catalog: the newest is read, a commit is refused."""
-    case = unpack("jdbc_catalog_v2", tmp_path)
+    case = iceberg_cases.fresh("jdbc_catalog_v2")
     names = sorted(path.name for path in case.table.rglob("*"))
     table = IcebergTable.open(str(case.table))
     plan = table.plan_rewrite_data_files({"rewrite-all": "true"})

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from support.iceberg_cases import DATA, unpack
+from support.iceberg_cases import DATA, Case
 from support.iceberg_tables import SmallTable
 
 from lakemeta.errors import CommitConflictError
@@ -38,8 +38,8 @@ class Scene:
     Only metadata matters to a commit, so new files are described and not written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.case = unpack(CASE, folder)
+    def __init__(self, case: Case) -> None:
+        self.case = case
         self.table = SmallTable(LocalStorage(), str(self.case.table))
         self.start = self.table.head
         self.files = tuple(sorted(self.table.data_files(), key=lambda f: f.lower_bounds[1]))
@@ -162,9 +162,9 @@ MEANWHILE = {
 
 
 @pytest.mark.parametrize("name", recorded())
-def test_recorded_conflict(name, tmp_path):
+def test_recorded_conflict(name, iceberg_cases):
     """The rewrite is committed or refused as recorded; a refusal says why and leaves no manifest."""
-    scene = Scene(tmp_path)
+    scene = Scene(iceberg_cases.fresh(CASE))
     expected = dict(scene.case.actions())[name]["result"]
     kind = re.sub(r"^\d+_conflict_|_mgr$|_new_seq$|_no_validate$", "", re.sub(r"_(mgr|new_seq|no_validate)$", "", name))
     MEANWHILE[kind](scene)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.iceberg_cases import CASES, Case, unpack
+from support.iceberg_cases import CASES, Case, Cases
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.filters.sql import parse_where
@@ -21,7 +21,6 @@ from lakemeta.iceberg.spec.metadata_json import load_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from lakemeta.iceberg.manifests.entries import DataFile, ManifestEntry, ManifestFile
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
@@ -92,12 +91,12 @@ def recorded(group: dict[str, Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Unpacks each case once."""
-    folder: Path = tmp_path_factory.mktemp("iceberg")
-    return lru_cache(None)(lambda name: Planned(unpack(name, folder)))
+def tables(iceberg_cases: Cases) -> Any:
+    """Reads each case once."""
+    return lru_cache(None)(lambda name: Planned(iceberg_cases.shared(name)))
 
 
+@lru_cache(None)
 def data_file_plans(case: Case) -> list[dict[str, Any]]:
     """The plans of rewrite_data_files; those of rewrite_position_delete_files are another planner's."""
     return [p for p in case.plans() if p.get("kind") != "position_deletes"]

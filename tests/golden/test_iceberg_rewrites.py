@@ -14,7 +14,7 @@ import attrs
 import pyarrow.parquet as pq
 import pytest
 from support import iceberg_checker
-from support.iceberg_cases import CASES, DATA, Case, unpack
+from support.iceberg_cases import CASES, DATA, Case, Cases, is_fast
 
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.manifests.codec import read_manifest, read_manifest_list
@@ -28,8 +28,6 @@ from lakemeta.iceberg.spec.metadata_json import load_metadata, metadata_to_json
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lakemeta.iceberg.manifests.entries import DataFile
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
@@ -85,13 +83,11 @@ class Rewritten:
         fields = metadata_to_json(self.metadata)["schemas"]
         (schema,) = [s for s in fields if s["schema-id"] == self.metadata.current_schema_id]
         columns = [*schema["fields"], *({"id": f.field_id, "name": f.name, "type": "long"} for f in lineage)]
-        found = []
+        line, found = iceberg_checker.line_writer(columns), []
         for file in files:
-            table = pq.ParquetFile(self.case.local(file.file_path)).read()
-            for row in table.to_pylist():
-                by_id = {iceberg_checker._id(f): iceberg_checker._by_id(row[f.name], f) for f in table.schema}
-                line = {c["name"]: iceberg_checker._project(by_id[c["id"]], c["type"]) for c in columns}
-                found.append(json.dumps(line, sort_keys=True, ensure_ascii=False))
+            rows = list(iceberg_checker.rows_by_id(pq.ParquetFile(self.case.local(file.file_path)).read()))
+            assert not rows or {column["id"] for column in columns} <= rows[0].keys()
+            found += [line(row, {}) for row in rows]
         return found
 
     def rest(self, groups: list[RewriteGroup]) -> list[RewriteGroup]:
@@ -130,18 +126,22 @@ def actions(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
     return tuple(sorted(read.items()))
 
 
-@pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Unpacks each case once; rewriting adds files and changes none."""
-    folder: Path = tmp_path_factory.mktemp("iceberg")
-    return lru_cache(None)(lambda name: unpack(name, folder))
+def params() -> list[Any]:
+    """One rewrite of each kind is fast."""
+    marks = {True: (), False: pytest.mark.slow}
+    return [pytest.param(*pair, id="-".join(pair), marks=marks[is_fast(*pair)]) for pair in recorded_actions()]
 
 
-@pytest.mark.parametrize(("name", "action"), recorded_actions())
-def test_a_rewrite_keeps_every_row_and_measures_files_as_iceberg_does(cases: Any, name: str, action: str) -> None:
-    """New files and untouched ones hold the table's rows; new ones are as many, with the metrics of Iceberg's."""
+@pytest.mark.parametrize(("name", "action"), params())
+def test_a_rewrite_keeps_every_row_and_measures_files_as_iceberg_does(
+    iceberg_cases: Cases, name: str, action: str
+) -> None:
+    """New files and untouched ones hold the table's rows; new ones are as many, with the metrics of Iceberg's.
+
+    Rewriting a group adds files to a table and changes none.
+    """
     expected = dict(actions(name))[action]
-    rewritten = Rewritten(cases(name), expected)
+    rewritten = Rewritten(iceberg_cases.shared(name), expected)
     if rewritten.metadata.properties.get("write.format.default", "parquet") != "parquet":
         rewritten.metadata = attrs.evolve(
             rewritten.metadata, properties={**rewritten.metadata.properties, "write.format.default": "parquet"}

@@ -48,6 +48,7 @@ class TableState:
         self.metadata = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
         self.read = read
         self.lost: list[str] = []  # files that rows() looked for in vain
+        self._positions: dict[str, dict[str, set[int]]] = {}  # of position delete files that were read
         wanted = self.metadata.get("current-snapshot-id") if snapshot_id is None else snapshot_id
         found = [s for s in self.metadata.get("snapshots", []) if s["snapshot-id"] == wanted]
         self.snapshot: dict[str, Any] | None = found[0] if found else None
@@ -123,6 +124,7 @@ class TableState:
     def rows(self) -> list[str]:
         """The rows of the snapshot, one JSON object with sorted keys a line, lines sorted."""
         schema = next(s for s in self.metadata["schemas"] if s["schema-id"] == self.metadata["current-schema-id"])
+        line, lineage = line_writer(schema["fields"]), self.metadata["format-version"] >= 3
         found = []
         for entry in self.live(0):
             deleted = self._deleted_positions(entry)
@@ -130,17 +132,8 @@ class TableState:
             for position, row in enumerate(self._file_rows(entry)):
                 gone = position in deleted or any(tuple(row.get(i) for i in ids) in known for ids, known in keys)
                 if not gone:
-                    found.append(self._line(schema, row, entry, position))
+                    found.append(line(row, _lineage(row, entry, position) if lineage else {}))
         return sorted(found)
-
-    def _line(self, schema: dict[str, Any], row: dict[int, Any], entry: dict[str, Any], position: int) -> str:
-        out = {f["name"]: _project(row.get(f["id"]), f["type"], f.get("initial-default")) for f in schema["fields"]}
-        if self.metadata["format-version"] >= 3:
-            own = row.get(ROW_ID)
-            out["_row_id"] = entry["data_file"]["first_row_id"] + position if own is None else own
-            sequence = row.get(ROW_SEQUENCE)
-            out["_last_updated_sequence_number"] = entry["sequence_number"] if sequence is None else sequence
-        return json.dumps(out, sort_keys=True, ensure_ascii=False)
 
     def _file_rows(self, entry: dict[str, Any]) -> Iterator[dict[int, Any]]:
         file = entry["data_file"]
@@ -160,10 +153,7 @@ class TableState:
             yield from ({ids[name]: value for name, value in row.items()} for row in found.to_pylist())
             return
         assert file["file_format"].upper() == "PARQUET", file["file_format"]
-        table = pq.read_table(io.BytesIO(data))
-        fields = list(table.schema)
-        for row in table.to_pylist():
-            yield {_id(field): _by_id(row[field.name], field) for field in fields}
+        yield from rows_by_id(pq.read_table(io.BytesIO(data)))
 
     def _deleted_positions(self, entry: dict[str, Any]) -> set[int]:
         path, found = entry["data_file"]["file_path"], set()
@@ -174,9 +164,17 @@ class TableState:
                     blob = self.read(file["file_path"])[file["content_offset"] :][: file["content_size_in_bytes"]]
                     found |= set(deletion_vector(blob))
             elif delete["sequence_number"] >= entry["sequence_number"]:
-                rows = self._file_rows(delete)
-                found |= {row[POSITION_ID] for row in rows if row[PATH_ID] == path}
+                found |= self._positions_in(delete).get(path, set())
         return found
+
+    def _positions_in(self, delete: dict[str, Any]) -> dict[str, set[int]]:
+        """The positions in a position delete file, by data file."""
+        name = delete["data_file"]["file_path"]
+        if name not in self._positions:
+            positions = self._positions[name] = {}
+            for row in self._file_rows(delete):
+                positions.setdefault(row[PATH_ID], set()).add(row[POSITION_ID])
+        return self._positions[name]
 
     def _deleted_keys(self, entry: dict[str, Any]) -> list[tuple[list[int], set[tuple[Any, ...]]]]:
         found = []
@@ -189,6 +187,37 @@ class TableState:
                 ids = delete["data_file"]["equality_ids"]
                 found.append((ids, {tuple(row.get(i) for i in ids) for row in self._file_rows(delete)}))
         return found
+
+
+def rows_by_id(table: Any) -> Iterator[dict[int, Any]]:
+    """The rows of an Arrow table that was read from Parquet, columns and struct fields known by id."""
+    fields = list(table.schema)
+    columns = [_column(column.to_pylist(), field) for column, field in zip(table.columns, fields, strict=True)]
+    ids = [_id(field) for field in fields]
+    return (dict(zip(ids, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def line_writer(fields: list[dict[str, Any]]) -> Callable[..., str]:
+    """Writes rows by column id as JSON lines: with these fields of a schema, and what else is given."""
+    writers = [(f["name"], f["id"], _writer(f["type"]), f.get("initial-default")) for f in fields]
+    encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+
+    def line(row: dict[int, Any], more: dict[str, Any]) -> str:
+        found = more
+        for name, field_id, write, default in writers:
+            value = row.get(field_id)
+            found[name] = default if value is None else write(value)
+        return encode(found)
+
+    return line
+
+
+def _lineage(row: dict[int, Any], entry: dict[str, Any], position: int) -> dict[str, Any]:
+    own, sequence = row.get(ROW_ID), row.get(ROW_SEQUENCE)
+    return {
+        "_row_id": entry["data_file"]["first_row_id"] + position if own is None else own,
+        "_last_updated_sequence_number": entry["sequence_number"] if sequence is None else sequence,
+    }
 
 
 def deletion_vector(blob: bytes) -> Iterator[int]:
@@ -228,6 +257,12 @@ def _id(field: Any) -> int:
     return int(field.metadata[b"PARQUET:field_id"]) if field.metadata else -1
 
 
+def _column(values: list[Any], field: Any) -> list[Any]:
+    """A column of Parquet values with struct fields known by id."""
+    nested = str(field.type).startswith(("struct", "list", "map"))
+    return [_by_id(value, field) for value in values] if nested else values
+
+
 def _by_id(value: Any, field: Any) -> Any:
     """A Parquet value with struct fields known by id."""
     kind = field.type
@@ -240,6 +275,13 @@ def _by_id(value: Any, field: Any) -> Any:
     if str(kind).startswith("map"):
         return [(_by_id(k, kind.key_field), _by_id(v, kind.item_field)) for k, v in value]
     return value
+
+
+def _writer(kind: Any) -> Callable[[Any], Any]:
+    """Writes values of a type as :func:`_project` does."""
+    if kind in ("boolean", "int", "long", "string"):
+        return lambda value: value
+    return float if kind in ("float", "double") else lambda value: _project(value, kind)
 
 
 def _project(value: Any, kind: Any, default: Any = None) -> Any:

@@ -73,11 +73,13 @@ def written(
 
 
 def manifests_of(case: Case) -> Iterator[tuple[Any, bytes, ManifestFile]]:
-    """(metadata, bytes, line) of every manifest that a recorded table still has."""
+    """(metadata, bytes, line) of every manifest that a recorded table still has; each line of one once."""
+    lines: list[ManifestFile] = []
     path = case.metadata_files()[-1]
     metadata = load_metadata(path.read_bytes(), str(path))
     for snapshot in metadata.snapshots:
         assert snapshot.manifest_list is not None
         for line in read_manifest_list(case.local(snapshot.manifest_list).read_bytes(), snapshot.manifest_list):
-            if case.local(line.manifest_path).exists():
+            if line not in lines and case.local(line.manifest_path).exists():
+                lines.append(line)
                 yield metadata, case.local(line.manifest_path).read_bytes(), line

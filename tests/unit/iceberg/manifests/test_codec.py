@@ -10,7 +10,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.iceberg_cases import CASES, unpack
+from support.iceberg_cases import CASES, Cases
 from support.iceberg_manifests import COUNTS, entries, files, manifests_of, written
 from support.iceberg_values import added, data_file, spec, table
 
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if not n.startswith("plan_")])
-def test_manifests_come_out_as_the_engine_writes_them(name: str, tmp_path: Any) -> None:
+def test_manifests_come_out_as_the_engine_writes_them(name: str, iceberg_cases: Cases) -> None:
     """Header, Avro schema, summaries and counts of a manifest written again are those of the engine."""
-    for metadata, data, line in manifests_of(unpack(name, tmp_path)):
+    for metadata, data, line in manifests_of(iceberg_cases.shared(name)):
         header = avro.container_metadata(data, "recorded")
         version = int(header["format-version"])
         of_then = attrs.evolve(metadata, format_version=version, current_schema_id=schema_of(metadata, header))
@@ -72,9 +72,9 @@ def schema_of(metadata: Any, header: dict[str, bytes]) -> int:
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if not n.startswith("plan_")])
-def test_manifest_lists_come_out_as_the_engine_writes_them(name: str, tmp_path: Any) -> None:
+def test_manifest_lists_come_out_as_the_engine_writes_them(name: str, iceberg_cases: Cases) -> None:
     """A manifest list written again has the engine's header and lines."""
-    case = unpack(name, tmp_path)
+    case = iceberg_cases.shared(name)
     path = case.metadata_files()[-1]
     for snapshot in load_metadata(path.read_bytes(), str(path)).snapshots:
         assert snapshot.manifest_list is not None
@@ -107,10 +107,10 @@ def _some(metrics: Any, columns: frozenset[int]) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_quick_reader_reads_the_same(name: str, tmp_path: Any) -> None:
+def test_the_quick_reader_reads_the_same(name: str, iceberg_cases: Cases) -> None:
     """On every recorded data manifest, the quick reader gives what the full one gives, less what it leaves out."""
     columns = frozenset({1, 3})
-    for metadata, data, line in manifests_of(unpack(name, tmp_path)):
+    for metadata, data, line in manifests_of(iceberg_cases.shared(name)):
         if not line.is_deletes:
             by = metadata.specs_by_id[line.partition_spec_id]
             full = read_manifest(data, line, by)

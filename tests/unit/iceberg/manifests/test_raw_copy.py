@@ -8,7 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.iceberg_cases import CASES, unpack
+from support.iceberg_cases import CASES, Cases
 from support.iceberg_manifests import COUNTS, entries, files, manifests_of, written
 from support.iceberg_values import added, data_file, spec, table
 
@@ -22,7 +22,6 @@ from lakemeta.iceberg.manifests.raw_copy import read_to_move
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
@@ -62,12 +61,12 @@ def test_moved_is_what_re_encoded_would_be(data: Any, version: int, first_row_id
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if not n.startswith("plan_")])
-def test_recorded_manifests_move_as_they_are(name: str, tmp_path: Path) -> None:
+def test_recorded_manifests_move_as_they_are(name: str, iceberg_cases: Cases) -> None:
     """Manifests that the engine wrote come out as re-encoding would have them; those of data files are not decoded.
 
     Bounds of position delete files are whole paths, too long for the quick reader.
     """
-    for metadata, stored, line in manifests_of(unpack(name, tmp_path)):
+    for metadata, stored, line in manifests_of(iceberg_cases.shared(name)):
         version = int(avro.container_metadata(stored, "recorded")["format-version"])
         of_then, by = attrs.evolve(metadata, format_version=version), metadata.specs_by_id[line.partition_spec_id]
         full = read_manifest(stored, line, by)

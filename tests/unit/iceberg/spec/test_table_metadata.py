@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
-from support.iceberg_cases import CASES, read_json, unpack
+from support.iceberg_cases import CASES, Cases, read_json
 from support.iceberg_values import table
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
@@ -17,9 +17,9 @@ from lakemeta.iceberg.spec.table_metadata import Snapshot, SnapshotRef
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_iceberg_writes_comes_back_equal(name: str, tmp_path: Any) -> None:
+def test_what_iceberg_writes_comes_back_equal(name: str, iceberg_cases: Cases) -> None:
     """Every recorded metadata file is equal as JSON after reading and writing, keys in the same order."""
-    for path in unpack(name, tmp_path).metadata_files():
+    for path in iceberg_cases.shared(name).metadata_files():
         recorded = read_json(path)
         written = metadata_to_json(load_metadata(path.read_bytes(), str(path)))
         assert written == recorded
