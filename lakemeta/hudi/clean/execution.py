@@ -193,12 +193,15 @@ def _in_the_way(
         if unclear is not None:
             yield f"{unclear.clause}; {advice(unclear.savepoint)}"
     planned = {_name(file.path) for file in plan.files.get(partition, ())}
+    unfinished = frozenset(instant.requested for instant in state.timeline.commits.pending)
     folder = f"{root}/{partition}"
     for entry in storage.walk(folder) if storage.exists(folder) else ():
         if entry.path != f"{folder}/{entry.name}":
             yield f"{entry.path} lies deeper in it"
         file = parse_data_file(entry.name)
         if file is not None and entry.name not in planned:
+            if file.instant in unfinished:
+                yield f"{entry.name} belongs to {file.instant}, which has not completed"
             yield from _needed_file(partition, entry.name, file, plan=plan, state=state, context=context)
         elif file is None and not is_partition and not entry.name.startswith("."):
             yield f"{entry.name} is no file of Hudi's, and the directory has no partition metadata"
@@ -217,8 +220,6 @@ def _needed_file(
         yield f"{name} is in no replaced file group"
     elif _retains(plan, replaced_at):
         yield f"{name} was replaced at {replaced_at}, which the plan retains"
-    if any(instant.requested == file.instant for instant in state.timeline.commits.pending):
-        yield f"{name} belongs to {file.instant}, which has not completed"
 
 
 def _retains(plan: CleanerPlan, replaced_at: str) -> bool:
