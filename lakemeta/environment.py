@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import attrs
 
+from lakemeta.moments import epoch_ms
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_now() -> datetime:
@@ -39,4 +39,4 @@ class Environment:
 
     def now_ms(self) -> int:
         """The present in ms since the epoch."""
-        return (self.now() - _EPOCH) // timedelta(milliseconds=1)
+        return epoch_ms(self.now())

@@ -18,6 +18,7 @@ from lakemeta.hudi.files.properties import checksum, format_properties
 from lakemeta.hudi.timeline.action_metadata import engine_schema
 from lakemeta.hudi.timeline.instants import State, instant_file_name
 from lakemeta.hudi.timeline.times import format_instant
+from lakemeta.moments import epoch_ms
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class SampleTable:
         }
         record = {
             "savepointedBy": "lakemeta",
-            "savepointedAt": int(self._now.timestamp() * 1000),
+            "savepointedAt": epoch_ms(self._now),
             "comments": "a version to come back to",
             "partitionMetadata": partitions,
             "version": 1,

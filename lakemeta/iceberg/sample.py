@@ -32,6 +32,7 @@ from lakemeta.iceberg.spec.transforms import IDENTITY
 from lakemeta.iceberg.spec.types import DOUBLE, LONG, STRING, TIMESTAMPTZ, NestedField
 from lakemeta.iceberg.write.data_file_writer import FileFactory, FileLimits, GroupWriter
 from lakemeta.iceberg.write.metrics import metrics_modes
+from lakemeta.moments import epoch_ms
 from lakemeta.parquet.footer import WriteOptions
 from lakemeta.parquet.writer import ParquetWriter
 from lakemeta.storage import open_storage
@@ -61,7 +62,7 @@ class SampleTable:
     def __init__(self, url: str, start: datetime) -> None:
         """Create an empty table at ``url``, whose first commit will be ten minutes after ``start``."""
         self.storage, self.root = open_storage(url)
-        start_ms = int(start.timestamp() * 1000)
+        start_ms = epoch_ms(start)
         clock, ids = count(start_ms + _STEP_MS, _STEP_MS), count(1)
         self._env = Environment(
             lambda: datetime.fromtimestamp(next(clock) / 1000, UTC),

@@ -19,6 +19,7 @@ from lakemeta.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from lakemeta.moments import epoch_ms
 from lakemeta.report import Outcome
 from lakemeta.storage.contract import Entry, is_checksum_file
 from lakemeta.storage.failure import reason, storage_errors
@@ -360,7 +361,7 @@ def _s3fs_name(path: str) -> str:
 def _files(bucket: str, page: Any) -> list[Entry]:
     """The files of a page; an object whose key ends with a slash marks a directory."""
     entries = (
-        Entry(f"{bucket}/{found['Key']}", found["Size"], int(found["LastModified"].timestamp() * 1000))
+        Entry(f"{bucket}/{found['Key']}", found["Size"], epoch_ms(found["LastModified"]))
         for found in page.get("Contents", ())
     )
     return [entry for entry in entries if entry.name and not is_checksum_file(entry.name)]

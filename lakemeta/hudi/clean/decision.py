@@ -11,8 +11,9 @@ from lakemeta.hudi.clean.context import CleanContext
 from lakemeta.hudi.clean.savepoints import partitions_named
 from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline.failed_writes import failed_writes
-from lakemeta.hudi.timeline.times import epoch_ms, hours_before
+from lakemeta.hudi.timeline.times import hours_before
 from lakemeta.hudi.view.file_groups import View
+from lakemeta.moments import epoch_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,9 @@ from lakemeta.hudi.timeline.heartbeats import read_heartbeats
 from lakemeta.hudi.timeline.instants import WRITES
 from lakemeta.hudi.timeline.loading import InstantReader, load_state
 from lakemeta.hudi.timeline.rollback_metadata import decode_rollback_plan
-from lakemeta.hudi.timeline.times import epoch_ms, moment_of, timezone
+from lakemeta.hudi.timeline.times import moment_of, timezone
 from lakemeta.hudi.view.file_groups import build_file_groups
+from lakemeta.moments import epoch_ms
 from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _heartbeat(table: _Table, instant: Instant) -> str:
     beat = table.heartbeats.get(instant.requested)
     if beat is None:
         return "without a heartbeat: if no writer is at work, roll it back"
-    silent = timedelta(milliseconds=int(table.now.timestamp() * 1000) - beat)
+    silent = timedelta(milliseconds=epoch_ms(table.now) - beat)
     tolerated = table.options.heartbeat_interval_ms * table.options.heartbeat_misses
     if silent > timedelta(milliseconds=tolerated):
         return f"and its heartbeat stopped {_words(silent)} ago: roll it back"

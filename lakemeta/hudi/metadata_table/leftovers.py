@@ -32,7 +32,7 @@ from lakemeta.hudi.timeline.failed_writes import is_alive
 from lakemeta.hudi.timeline.heartbeats import read_heartbeats
 from lakemeta.hudi.timeline.instant_writer import next_instant
 from lakemeta.hudi.timeline.loading import load_timeline
-from lakemeta.hudi.timeline.times import epoch_ms
+from lakemeta.moments import epoch_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -19,7 +19,7 @@ from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.metadata_table.update import CleanedPartition
 from lakemeta.hudi.timeline.instant_writer import next_instant
 from lakemeta.hudi.timeline.loading import load_config, load_timeline
-from lakemeta.hudi.timeline.times import epoch_ms
+from lakemeta.moments import epoch_ms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

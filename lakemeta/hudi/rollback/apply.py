@@ -27,7 +27,8 @@ from lakemeta.hudi.timeline.instant_writer import InstantWriter
 from lakemeta.hudi.timeline.loading import InstantReader, load_state
 from lakemeta.hudi.timeline.locks import TableLock, table_lock
 from lakemeta.hudi.timeline.rollback_metadata import decode_rolled_back
-from lakemeta.hudi.timeline.times import epoch_ms, timezone
+from lakemeta.hudi.timeline.times import timezone
+from lakemeta.moments import epoch_ms
 from lakemeta.plan_operations import Delete, Keep
 from lakemeta.report import Report, count
 

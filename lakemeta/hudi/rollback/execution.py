@@ -41,8 +41,8 @@ from lakemeta.hudi.timeline.rollback_metadata import (
     encode_rollback_metadata,
     encode_rollback_plan,
 )
-from lakemeta.hudi.timeline.times import epoch_ms
 from lakemeta.hudi.view.listing import list_partition
+from lakemeta.moments import epoch_ms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

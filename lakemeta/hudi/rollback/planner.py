@@ -29,9 +29,9 @@ from lakemeta.hudi.timeline.heartbeats import read_heartbeats
 from lakemeta.hudi.timeline.instants import Instant, State
 from lakemeta.hudi.timeline.loading import load_state, settled
 from lakemeta.hudi.timeline.rollback_metadata import RollbackPlan, RollbackRequest, decode_rollback_plan
-from lakemeta.hudi.timeline.times import epoch_ms
 from lakemeta.hudi.view.file_groups import View
 from lakemeta.hudi.view.listing import LeftOut, find_partitions, list_partition
+from lakemeta.moments import epoch_ms
 from lakemeta.paths import inside
 from lakemeta.plan import Plan, PlanHeader
 from lakemeta.plan_operations import Delete, Keep, Operation

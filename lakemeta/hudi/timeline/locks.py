@@ -40,6 +40,7 @@ from lakemeta.errors import (
 from lakemeta.hudi.files.doors import lock_door
 from lakemeta.hudi.files.layout import LOCK_FILE, STORAGE_LOCK_FILE
 from lakemeta.json_text import parse_json
+from lakemeta.moments import epoch_ms
 from lakemeta.paths import split_scheme
 from lakemeta.storage.contract import ConditionalStorage
 
@@ -295,7 +296,7 @@ class FileSystemLock:
             entries = self.storage.list_dir(self.path.rpartition("/")[0])
         except PathNotFoundError:
             return False
-        now_ms = self.clock().timestamp() * 1000
+        now_ms = epoch_ms(self.clock())
         return any(e.path == self.path and now_ms - e.modified_ms > self.expire_minutes * 60_000 for e in entries)
 
 
@@ -339,16 +340,13 @@ class StorageLock:
             self.storage.put_versioned(self.path, self._claim(expired=True), self._version)
             self._version = None
 
-    def _now_ms(self) -> int:
-        return int(self.clock().timestamp() * 1000)
-
     def _claim(self, *, expired: bool) -> bytes:
-        valid_until = self._now_ms() + self.validity_s * 1000
+        valid_until = epoch_ms(self.clock()) + self.validity_s * 1000
         return json.dumps({"expired": expired, "validUntil": valid_until, "owner": self._owner}).encode()
 
     def _is_free(self, data: bytes) -> bool:
         try:
             lock = parse_json(data)
-            return bool(lock["expired"]) or self._now_ms() > int(lock["validUntil"]) + _DRIFT_MS
+            return bool(lock["expired"]) or epoch_ms(self.clock()) > int(lock["validUntil"]) + _DRIFT_MS
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptMetadataError(f"{self.path} is no lock that Hudi writes ({error}); delete it") from error

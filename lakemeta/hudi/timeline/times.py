@@ -40,11 +40,6 @@ def hours_before(now: datetime, hours: int, zone: tzinfo) -> str:
         return ""
 
 
-def epoch_ms(moment: datetime) -> int:
-    """A moment (with a timezone) as ms since the epoch."""
-    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
-
-
 def timezone(config: TableConfig, options: CleanOptions) -> tzinfo:
     """The timezone of instant times: UTC if the table says so, else the one given, else this machine's."""
     if config.timezone == "UTC":
