@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 from hypothesis import HealthCheck, settings
 from support import parquet_checker
+from support.examples import examples
 from support.iceberg_cases import Cases
 
 from lakemeta.iceberg.rewrite.group_rewriter import RewrittenGroup
@@ -17,6 +19,7 @@ from lakemeta.parquet.writer import ParquetWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from lakemeta.iceberg.rewrite.group_runs import Failure
     from lakemeta.parquet.footer import FileStats
@@ -25,12 +28,25 @@ pytest.register_assert_rewrite("contract.storage_contract", "contract.executor_c
 
 settings.register_profile(
     "repeatable",
+    max_examples=examples(50),
     derandomize=True,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files whose mark for all their tests is deselected are not read: they are long, and import much.
+
+    A file that is named on the command line is read whatever its mark.
+    """
+    if collection_path.suffix != ".py":
+        return None
+    left_out = re.findall(r"not (\w+)", config.option.markexpr)
+    mark = re.search(r"^pytestmark = \[?pytest\.mark\.(\w+)", collection_path.read_text("utf-8"), re.MULTILINE)
+    return True if mark is not None and mark[1] in left_out else None
 
 
 @pytest.fixture(autouse=True)

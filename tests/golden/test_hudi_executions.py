@@ -32,7 +32,11 @@ def _executed(case: HudiCase) -> bool:
 EXECUTED = [name for name, case in load_cases().items() if _executed(case)]
 
 
-@pytest.mark.parametrize("name", EXECUTED)
+# Every fourth, and what only some releases do, is fast; slow tests execute the others.
+FAST = {*EXECUTED[::4], *DIFFERENT}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in EXECUTED])
 def test_execution_leaves_what_the_engine_leaves(name: str, tmp_path: Path) -> None:
     """Data files, plan and metadata after a clean are the engine's, times aside."""
     case = load_cases()[name]

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
 import json
-import lzma
-import tarfile
 from collections import Counter
 from pathlib import Path
 
 import attrs
 import pytest
-from support.iceberg_cases import DATA, is_fast, metadata_files
+from support.iceberg_cases import is_fast, metadata_files, recorded_actions
 from support.iceberg_checker import TableState
 from support.iceberg_tables import SmallTable
 
@@ -72,9 +69,7 @@ def recorded() -> list[tuple[str, str]]:
     """(case, action) of every rewrite that started from the recorded table."""
     found = []
     for case in CASES:
-        with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{case}.tar.xz").read_bytes()))) as archive:
-            names = [n for n in archive.getnames() if n.endswith("/expected.json") and "_rewrite_data_files_" in n]
-        found += [(case, Path(name).parent.name) for name in sorted(names)]
+        found += [(case, action) for action in recorded_actions(case) if "_rewrite_data_files_" in action]
     return [pair for pair in found if pair not in CHAINED]
 
 
@@ -93,7 +88,7 @@ class Recorded:
 
     def __init__(self, case, action: str) -> None:
         self.case, self.name = case, action
-        self.expected = case.action(action)
+        self.expected = recorded_actions(case.name)[action]
         arguments = self.expected["action"]["args"]
         self.options = dict(arguments.get("options") or {})
         self.options |= {name: arguments[name] for name in ("strategy", "sort_order") if name in arguments}

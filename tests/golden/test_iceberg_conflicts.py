@@ -5,16 +5,12 @@ The same commits on the same table have the same outcome here, in the engine's o
 
 from __future__ import annotations
 
-import io
-import lzma
 import re
-import tarfile
 from functools import partial
-from pathlib import Path
 
 import attrs
 import pytest
-from support.iceberg_cases import DATA, Case
+from support.iceberg_cases import Case, recorded_actions
 from support.iceberg_tables import SmallTable
 
 from lakemeta.errors import CommitConflictError
@@ -28,8 +24,7 @@ CASE = "conflicts_v2"
 
 
 def recorded() -> list[str]:
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{CASE}.tar.xz").read_bytes()))) as archive:
-        return sorted(Path(n).parent.name for n in archive.getnames() if n.endswith("/expected.json"))
+    return list(recorded_actions(CASE))
 
 
 class Scene:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.iceberg_cases import CASES, Case, Cases
+from support.iceberg_cases import PARAMS, Case, Cases
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.filters.sql import parse_where
@@ -102,7 +102,7 @@ def data_file_plans(case: Case) -> list[dict[str, Any]]:
     return [p for p in case.plans() if p.get("kind") != "position_deletes"]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PARAMS)
 def test_plans_are_those_of_the_engine(name: str, tables: Any) -> None:
     """Every plan, filtered or not: the same groups of files with the same deletes, sizes and expected outputs."""
     table = tables(name)
@@ -118,7 +118,7 @@ def is_cut_differently(plan: dict[str, Any]) -> bool:
     return "max-files-to-rewrite" in plan["options"] and any(g["partition"] for g in plan.get("groups", ()))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PARAMS)
 def test_max_files_to_rewrite_takes_that_many_files(name: str, tables: Any) -> None:
     """Over several partitions the number of files to rewrite is the engine's, whichever groups they are from."""
     table = tables(name)
@@ -127,7 +127,7 @@ def test_max_files_to_rewrite_takes_that_many_files(name: str, tables: Any) -> N
         assert found == sum(g["input_files"] for g in plan["groups"])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PARAMS)
 def test_wrong_options_are_refused_in_the_engines_words(name: str, tables: Any) -> None:
     """An option value that the engine refuses is refused with the same message; what is no number, by its name."""
     table = tables(name)
@@ -142,7 +142,7 @@ def test_wrong_options_are_refused_in_the_engines_words(name: str, tables: Any) 
             assert str(caught.value) == plan["error"]["message"]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PARAMS)
 def test_job_order_sorts_groups(name: str, tables: Any) -> None:
     """rewrite-job-order sorts groups by bytes or number of files, either way, and numbers them so."""
     table = tables(name)

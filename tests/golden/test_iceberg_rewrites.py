@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import ast
-import io
-import json
-import lzma
-import tarfile
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow.parquet as pq
 import pytest
 from support import iceberg_checker
-from support.iceberg_cases import CASES, DATA, Case, Cases, is_fast
+from support.iceberg_cases import CASES, Case, Cases, is_fast, recorded_actions
 
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.manifests.codec import read_manifest, read_manifest_list
@@ -107,29 +102,21 @@ def with_noted_properties(metadata: TableMetadata, action: dict[str, Any], case:
     return attrs.evolve(metadata, properties={**metadata.properties, **moved})
 
 
-def recorded_actions() -> list[tuple[str, str]]:
+def rewrites() -> list[tuple[str, str]]:
     """Rewrites whose table is the recorded one, or differs from it in properties alone."""
     found = []
     for name in CASES:
-        for action, expected in actions(name):
+        for action, expected in recorded_actions(name).items():
             chained = expected["action"].get("chained") and "properties set" not in expected.get("note", "")
             if "rewrite_data_files" in action and not chained and "rows_after" in expected and "error" not in expected:
                 found.append((name, action))
     return found
 
 
-@lru_cache(None)
-def actions(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{name}.tar.xz").read_bytes()))) as archive:
-        members = [m for m in archive.getmembers() if m.name.endswith("/expected.json")]
-        read = {m.name.split("/")[-2]: json.load(archive.extractfile(m)) for m in members}
-    return tuple(sorted(read.items()))
-
-
 def params() -> list[Any]:
     """One rewrite of each kind is fast."""
     marks = {True: (), False: pytest.mark.slow}
-    return [pytest.param(*pair, id="-".join(pair), marks=marks[is_fast(*pair)]) for pair in recorded_actions()]
+    return [pytest.param(*pair, id="-".join(pair), marks=marks[is_fast(*pair)]) for pair in rewrites()]
 
 
 @pytest.mark.parametrize(("name", "action"), params())
@@ -140,7 +127,7 @@ def test_a_rewrite_keeps_every_row_and_measures_files_as_iceberg_does(
 
     Rewriting a group adds files to a table and changes none.
     """
-    expected = dict(actions(name))[action]
+    expected = recorded_actions(name)[action]
     rewritten = Rewritten(iceberg_cases.shared(name), expected)
     if rewritten.metadata.properties.get("write.format.default", "parquet") != "parquet":
         rewritten.metadata = attrs.evolve(

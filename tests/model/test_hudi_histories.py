@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.builders import TableFiles, moment, tree
 from support.checker import Retention, must_be_readable, required_files
+from support.examples import examples
 from support.strategies import Policy, Step, histories, play, policies
 
 from lakemeta.environment import Environment
@@ -36,7 +37,7 @@ def rounds(mor: bool) -> st.SearchStrategy[list[Round]]:
 def test_no_clean_deletes_what_a_reader_needs(version: int, mor: bool) -> None:
     """Whatever happened before, every file of a latest, retained, savepointed, merging or uncommitted slice stays."""
 
-    @settings(max_examples=15)
+    @settings(max_examples=examples(15))
     @given(rounds(mor))
     def check(history: list[Round]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +86,7 @@ def _deleted(plan: Plan, before: set[str]) -> set[str]:
 def test_loosening_and_tightening_again_loses_nothing(version: int) -> None:
     """Any sequence of full cleans deletes what the tightest of them may, and never what the current one retains."""
 
-    @settings(max_examples=10)
+    @settings(max_examples=examples(10))
     @given(histories(mor=False), st.lists(st.integers(1, 5), min_size=1, max_size=4))
     def check(steps: list[Step], retained: list[int]) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -8,8 +8,10 @@ content of the metadata table before and after as real Hudi reads it.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tarfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +88,22 @@ class MdtCase:
 
 def unpack_case(name: str, into: Path) -> MdtCase:
     """Unpack a recorded case below a directory."""
-    with tarfile.open(DATA / f"{name}.tar.xz") as archive:
-        archive.extractall(into, filter="data")
+    for path, data, modified in _members(name):
+        if data is None:
+            (into / path).mkdir()
+        else:
+            (into / path).write_bytes(data)
+            os.utime(into / path, (modified, modified))
     directory = into / name
     return MdtCase(directory, json.loads((directory / "case.json").read_text()))
+
+
+@cache
+def _members(name: str) -> tuple[tuple[str, bytes | None, float], ...]:
+    """Path, content (none of a directory) and time of modification (seconds) of all that a case holds."""
+    with tarfile.open(DATA / f"{name}.tar.xz") as archive:
+        found = ((member, archive.extractfile(member)) for member in archive)
+        return tuple((member.name, file and file.read(), float(member.mtime)) for member, file in found)
 
 
 def lay_out(name: str, into: Path) -> MdtCase:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import fastavro
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -79,6 +80,10 @@ def is_fast(case: str, action: str) -> bool:
     return action.startswith("01_") or f"{case}-{action}" in _FAST
 
 
+_LARGE = ("plan_bimodal_pd_v2", "plan_identity_skew_2k", "plan_unpart_mixed_1k")
+PARAMS = [pytest.param(name, marks=pytest.mark.slow if name in _LARGE else ()) for name in CASES]
+
+
 @attrs.frozen
 class Case:
     """One unpacked case; ``table`` is the root of its table."""
@@ -100,10 +105,6 @@ class Case:
         """(name, expected.json) of every recorded action, in order."""
         found = sorted((self.folder / "actions").glob("*/expected.json"))
         return [(p.parent.name, read_json(p)) for p in found]
-
-    def action(self, name: str) -> dict[str, Any]:
-        """The expected.json of one recorded action."""
-        return read_json(self.folder / "actions" / name / "expected.json")
 
     def rows(self) -> list[str]:
         """The rows of the table before any action, one JSON object with sorted keys a line, lines sorted."""
@@ -130,6 +131,19 @@ def unpack(name: str, folder: Path, data: Path = DATA) -> Case:
         archive.extractall(target, filter="data")
     relocate(target / "before")
     return Case(name, target, target / "before")
+
+
+@cache
+def recorded_actions(name: str) -> dict[str, Any]:
+    """The expected.json of every recorded action of a case, by action, without unpacking it."""
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{name}.tar.xz").read_bytes()))) as archive:
+        found = {}
+        for member in archive:
+            if member.name.endswith("/expected.json"):
+                content = archive.extractfile(member)
+                assert content is not None
+                found[member.name.split("/")[-2]] = json.load(content)
+    return dict(sorted(found.items()))
 
 
 class Cases:

@@ -1,51 +1,24 @@
-"""Runs the command line in this process, as a program in a pipe would see it."""
+"""What the tests of the command line share."""
 
 from __future__ import annotations
 
-import signal
-import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 from support.builders import TableFiles, tree
-
-from lakemeta.cli.main import main
+from support.commands import runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-
-class Result(NamedTuple):
-    """What a command left: its exit code, stdout and stderr."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def sentence(self) -> str:
-        """The one line on stderr; an interruption ends the line that was being written first."""
-        (line,) = self.err.strip().splitlines()
-        return line
+    from support.commands import Result
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """Call with the arguments of ``lakemeta``."""
-
-    def call(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["lakemeta", *map(str, arguments)])
-        capsys.readouterr()
-        terminated = signal.getsignal(signal.SIGTERM)
-        with pytest.raises(SystemExit) as exited:
-            main()
-        signal.signal(signal.SIGTERM, terminated)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return Result(exited.value.code or 0, out, err)
-
-    return call
+    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture

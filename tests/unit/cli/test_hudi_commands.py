@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Run = Callable[..., "Result"]
-    from conftest import Result
+    from support.commands import Result
 
 ONE = ("--set", "hoodie.clean.commits.retained=1")
 COMMANDS = [

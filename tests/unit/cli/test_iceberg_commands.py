@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Run = Callable[..., "Result"]
-    from conftest import Result
+    from support.commands import Result
 
 REWRITE = ("rewrite-data-files",)
 TWO = ("--set", "min-input-files=2")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Run = Callable[..., "Result"]
-    from conftest import Result
+    from support.commands import Result
 
 
 @pytest.fixture

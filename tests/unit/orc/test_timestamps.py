@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
+from support.examples import examples
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError, UnsupportedFeatureError
 from lakemeta.iceberg.rows.data_files import WHOLE, open_data_file
@@ -64,7 +65,7 @@ def test_times_of_any_year_in_any_nest(codec: str, version: str) -> None:
             assert found.column(name).to_pylist() == table.column(name).to_pylist(), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.none() | TIMES | st.sampled_from(FAR), max_size=700), st.sampled_from(["0.11", "0.12"]))
 def test_any_times_are_read_as_they_were_written(times: list[datetime | None], version: str) -> None:
     """One that Arrow cannot hold makes all of them come another way."""
@@ -111,7 +112,7 @@ def test_integers_as_the_specification_has_them(data: str, version: int, values:
         unsigned_integers(raw[:-1], len(values), version, "f")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_damage_is_an_error_of_ours(data: Any) -> None:
     """Whatever byte is another: the times, other times, or a sentence."""

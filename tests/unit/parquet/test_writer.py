@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.parquet import thrift
@@ -279,7 +280,7 @@ def test_a_uuid_is_marked_inside_other_types(nest: Any) -> None:
     assert "UUID" in {str(schema.column(i).logical_type) for i in range(len(schema))}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(
         st.lists(st.none() | st.text(max_size=5) | st.sampled_from(["z" * 4097, "", "y" * 5000]), max_size=6),

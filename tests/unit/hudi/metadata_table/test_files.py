@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
+from functools import cache
 from unittest.mock import patch
 
 import pytest
@@ -134,8 +135,14 @@ def test_a_live_file_without_size_is_damage() -> None:
         listing(base)
 
 
+@cache
 def many(partitions: int, of: int = 20) -> dict[str, Files]:
     return {f"day={p:05d}": {f"{p}-{n}.parquet": (p + n + 1, False) for n in range(of)} for p in range(partitions)}
+
+
+@cache
+def encoded_many(partitions: int) -> list[tuple[str, bytes]]:
+    return encoded(many(partitions))
 
 
 def test_who_cuts_decodes_nothing_but_the_list_of_partitions() -> None:
@@ -172,7 +179,7 @@ class ReadLog(WrappedStorage):
 def test_pieces_are_small_and_read_once() -> None:
     """Of a base file the end is read to open it, then every block once, some hundreds of kB at a time."""
     table = many(8000)
-    base = hfile(listed_partitions(*table), *encoded(table))
+    base = hfile(listed_partitions(*table), *encoded_many(len(table)))
     storage = ReadLog()
     storage.replace(BASE, base)
     opening = FilesPartition.open(storage, BASE, ())
@@ -206,8 +213,8 @@ def test_partitions_that_are_not_in_use_cut_no_block() -> None:
     """Asked for between others, they are in no block, and the others stay together."""
     table = many(3000)
     used = [path for number, path in enumerate(table) if number % 2]
-    base = hfile(listed_partitions(*used), *encoded(table))
-    whole, half = opened(hfile(listed_partitions(*table), *encoded(table))), opened(base)
+    base = hfile(listed_partitions(*used), *encoded_many(len(table)))
+    whole, half = opened(hfile(listed_partitions(*table), *encoded_many(len(table)))), opened(base)
     assert len(list(half.pieces(table))) <= len(list(whole.pieces(table))) + 1
     listed = dict(half.listed(table))
     assert {path for path, files in listed.items() if files} == set(used)
@@ -216,7 +223,7 @@ def test_partitions_that_are_not_in_use_cut_no_block() -> None:
 def test_of_few_partitions_few_blocks_are_read() -> None:
     """Blocks between them are not touched; what is not in use is in no block."""
     table = many(8000)
-    base = hfile(listed_partitions(*table), *encoded(table))
+    base = hfile(listed_partitions(*table), *encoded_many(len(table)))
     opening = opened(base)
     pieces = list(opening.pieces(["day=00000", "day=04000", "day=07999", "day=99999"]))
     assert [len(piece.blocks) for piece in pieces] == [1, 1, 1]
@@ -235,7 +242,7 @@ def test_blocks_with_keys_that_their_index_has_elsewhere_are_damage() -> None:
 def test_a_base_file_that_shrinks_is_damage() -> None:
     """Whatever a range read gives short is noticed."""
     table = many(3000)
-    base = hfile(listed_partitions(*table), *encoded(table))
+    base = hfile(listed_partitions(*table), *encoded_many(len(table)))
     opening = opened(base)
     MemoryStorage("memory").replace(BASE, base[:1000])
     with pytest.raises(CorruptMetadataError, match=r"base\.hfile is damaged at byte"):
@@ -269,7 +276,7 @@ def test_damage_empties_no_partition(at: int, bit: int) -> None:
 def test_indexes_of_several_levels_are_cut_too(levels: int) -> None:
     """As HBase writes them, with blocks of an index between those of data."""
     table = many(31)
-    pairs = sorted((key.encode(), value) for key, value in [listed_partitions(*table), *encoded(table)])
+    pairs = sorted((key.encode(), value) for key, value in [listed_partitions(*table), *encoded_many(len(table))])
     opening = opened(hbase_file(levels, pairs=pairs, info=(b"schema", SCHEMA.text.encode()))[0])
     pieces = list(opening.pieces(table, 1))
     assert [len(piece.blocks) for piece in pieces] == [1] * 31

@@ -10,7 +10,8 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.iceberg_cases import CASES, Cases
+from support.examples import examples
+from support.iceberg_cases import CASES, PARAMS, Cases
 from support.iceberg_manifests import COUNTS, entries, files, manifests_of, written
 from support.iceberg_values import added, data_file, spec, table
 
@@ -106,7 +107,7 @@ def _some(metrics: Any, columns: frozenset[int]) -> Any:
     return None if metrics is None or not columns else {i: v for i, v in metrics.items() if i in columns}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PARAMS)
 def test_the_quick_reader_reads_the_same(name: str, iceberg_cases: Cases) -> None:
     """On every recorded data manifest, the quick reader gives what the full one gives, less what it leaves out."""
     columns = frozenset({1, 3})
@@ -119,7 +120,7 @@ def test_the_quick_reader_reads_the_same(name: str, iceberg_cases: Cases) -> Non
                     assert quick in (slim(whole, chosen), whole)  # entries of odd shape are left to the full reader
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.lists(entries(files()), max_size=4), st.sampled_from([2, 3]), st.none() | COUNTS)
 def test_entries_round_trip_either_way(listed: list[ManifestEntry], version: int, first_row_id: int | None) -> None:
     """Whatever is written is read back with what it inherits, in full and by the quick reader."""

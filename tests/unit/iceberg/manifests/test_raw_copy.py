@@ -8,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.iceberg_cases import CASES, Cases
 from support.iceberg_manifests import COUNTS, entries, files, manifests_of, written
 from support.iceberg_values import added, data_file, spec, table
@@ -41,7 +42,7 @@ def rewritten(metadata: TableMetadata, spec_id: int, listed: Sequence[ManifestEn
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.data(), st.sampled_from([1, 2, 3]), st.none() | COUNTS, st.sampled_from([9, 140]))
 def test_moved_is_what_re_encoded_would_be(data: Any, version: int, first_row_id: int | None, bounds: int) -> None:
     """Whatever a manifest holds, its entries make the same new manifests either way, byte for byte."""

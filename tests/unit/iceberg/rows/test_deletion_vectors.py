@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.deletion_vectors import blob_of, run_containers, vector
+from support.examples import examples
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.rows.delete_filter import DeletedRows
@@ -30,7 +31,7 @@ def decoded(blob: bytes) -> list[int]:
     ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(POSITIONS, st.booleans())
 def test_every_kind_of_container_is_read(positions: list[int], runs: bool) -> None:
     """Arrays, bitmaps and runs hold the positions that were put in."""
@@ -44,7 +45,7 @@ def test_positions_beyond_32_bits_and_many_containers() -> None:
 
 
 @given(st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_damaged_blob_is_refused(data: st.DataObject) -> None:
     """A changed byte anywhere, or a missing end, is damage that names the file."""
     blob = vector([1, 5, 6, 7, 100_000], runs=True)

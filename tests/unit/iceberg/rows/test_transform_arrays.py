@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from lakemeta.iceberg.rows.arrow import arrow_type
 from lakemeta.iceberg.rows.transform_arrays import python_values, transform_array
@@ -43,7 +44,7 @@ def test_the_least_numbers_wrap() -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), FITTING, ids=str)
-@settings(max_examples=25)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_an_array_is_transformed_as_its_values_are(name: str, kind: Any, data: st.DataObject) -> None:
     """Also before 1970, below zero, and where the value is null."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
-from support.iceberg_cases import CASES, Cases, read_json
+from support.iceberg_cases import PARAMS, Cases, read_json
 from support.iceberg_values import table
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
@@ -16,7 +16,7 @@ from lakemeta.iceberg.spec.metadata_json import dump_metadata, load_metadata, me
 from lakemeta.iceberg.spec.table_metadata import Snapshot, SnapshotRef
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PARAMS)
 def test_what_iceberg_writes_comes_back_equal(name: str, iceberg_cases: Cases) -> None:
     """Every recorded metadata file is equal as JSON after reading and writing, keys in the same order."""
     for path in iceberg_cases.shared(name).metadata_files():
