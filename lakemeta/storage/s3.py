@@ -131,7 +131,7 @@ class S3Storage(FsspecStorage):
         """Size and last change of one file."""
         with storage_errors("look up", path):
             found = self._head(path)
-            return Entry(path, int(found["ContentLength"]), int(found["LastModified"].timestamp() * 1000))
+            return Entry(path, int(found["ContentLength"]), epoch_ms(found["LastModified"]))
 
     def _head(self, path: str) -> Any:
         bucket, key = _bucket_key(path)

@@ -13,7 +13,7 @@ from collections import Counter
 import attrs
 import fastavro
 import pytest
-from support.iceberg_cases import METADATA, Case, metadata_actions, metadata_chains, read_json, unpack
+from support.iceberg_cases import METADATA, Case, metadata_chains, read_json, recorded_actions, unpack
 from support.iceberg_checker import TableState
 
 from lakemeta.errors import OptionError
@@ -67,7 +67,7 @@ def test_recorded_rewrite_of_manifests(case, names, tmp_path):
     """Counts, manifests, entries with all their numbers, summaries, sequence numbers and row ids are the engine's."""
     unpacked = unpack(case, tmp_path, METADATA)
     for name in names:
-        check(unpacked, metadata_actions(case)[name])
+        check(unpacked, recorded_actions(case, METADATA)[name])
 
 
 def check(case: Case, expected: dict) -> None:

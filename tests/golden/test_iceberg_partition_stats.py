@@ -10,7 +10,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.iceberg_cases import METADATA, Case, metadata_actions, metadata_chains, unpack
+from support.iceberg_cases import METADATA, Case, metadata_chains, recorded_actions, unpack
 from support.iceberg_checker import TableState
 
 from lakemeta.errors import OptionError
@@ -27,7 +27,7 @@ def test_recorded_partition_stats(case, names, tmp_path):
     """Rows, columns with their ids, and which snapshots have statistics are the engine's; incremental ones too."""
     unpacked = unpack(case, tmp_path, METADATA)
     for name in names:
-        expected = metadata_actions(case)[name]
+        expected = recorded_actions(case, METADATA)[name]
         if expected["action"]["procedure"] == "expire_snapshots":
             expire(unpacked, set(expected["diff"]["removed_snapshot_ids"]))
         else:

@@ -37,19 +37,11 @@ CASES = tuple(sorted(p.name.removesuffix(".tar.xz") for p in DATA.glob("*.tar.xz
 METADATA = DATA.with_name("iceberg_metadata")  # cases of services that read metadata alone: no data files
 
 
-@cache
-def metadata_actions(case: str) -> dict[str, dict[str, Any]]:
-    """By name, what was recorded of each call on a case without data files."""
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((METADATA / f"{case}.tar.xz").read_bytes()))) as archive:
-        names = sorted(name for name in archive.getnames() if name.endswith("/expected.json"))
-        return {name.split("/")[-2]: json.load(archive.extractfile(name)) for name in names}
-
-
 def metadata_chains(prefix: str, procedures: Collection[str]) -> list[tuple[str, list[str]]]:
     """(case, names of calls): each call after the first is made on what the one before it left."""
     found: list[tuple[str, list[str]]] = []
     for case in sorted(path.name.removesuffix(".tar.xz") for path in METADATA.glob(f"{prefix}*.tar.xz")):
-        for name, expected in metadata_actions(case).items():
+        for name, expected in recorded_actions(case, METADATA).items():
             action = expected["action"]
             if action["chained"] and action["procedure"] in procedures:
                 found[-1][1].append(name)
@@ -134,9 +126,9 @@ def unpack(name: str, folder: Path, data: Path = DATA) -> Case:
 
 
 @cache
-def recorded_actions(name: str) -> dict[str, Any]:
+def recorded_actions(name: str, data: Path = DATA) -> dict[str, Any]:
     """The expected.json of every recorded action of a case, by action, without unpacking it."""
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((DATA / f"{name}.tar.xz").read_bytes()))) as archive:
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress((data / f"{name}.tar.xz").read_bytes()))) as archive:
         found = {}
         for member in archive:
             if member.name.endswith("/expected.json"):

@@ -34,6 +34,7 @@ from lakemeta.iceberg.orphans.listing import Counts
 from lakemeta.iceberg.orphans.uris import split_location
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.json_text import parse_json
+from lakemeta.moments import epoch_ms
 from lakemeta.paths import ROOTED_SCHEMES, is_text, split_scheme
 from lakemeta.storage.local import LocalStorage
 
@@ -183,7 +184,7 @@ def _milliseconds(text: str) -> int | None:
     if not text:
         return None
     parsed = datetime.fromisoformat(text)
-    return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+    return epoch_ms(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
 
 
 def _same(value: Any) -> Any:
