@@ -136,12 +136,13 @@ def _every_file(plan: Plan) -> None:
 
 
 def _report_text(report: Report) -> None:
-    if report.committed is None and report.complete:
+    if report.committed is None and report.complete and not report.deleted_files + report.absent_files:
         click.echo("Nothing to do.")
         for note in report.notes:
             click.echo(f"note: {note}")
         return
-    click.echo(f"{report.plan} of {report.table}: committed {report.committed}")
+    committed = "" if report.committed is None else f": committed {report.committed}"
+    click.echo(f"{report.plan} of {report.table}{committed}")
     if report.deleted_files or report.absent_files:
         absent = f" ({report.absent_files:,} were gone already)" if report.absent_files else ""
         freed = human_bytes(report.freed_bytes)
@@ -158,7 +159,8 @@ def _value(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{k} {v}" for k, v in value.items()) or "none"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
+        more = f" and {len(value) - _ROWS:,} more" if len(value) > _ROWS else ""
+        return (", ".join(map(str, value[:_ROWS])) or "none") + more
     if "bytes" in name and isinstance(value, int):
         return human_bytes(value)
     if isinstance(value, int) and not isinstance(value, bool):

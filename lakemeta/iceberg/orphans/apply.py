@@ -21,7 +21,7 @@ from lakemeta.errors import PathNotFoundError, StalePlanError, StorageError
 from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.catalogs.doors import orphan_door
 from lakemeta.iceberg.orphans.join import Join
-from lakemeta.iceberg.orphans.names import Spared
+from lakemeta.iceberg.orphans.names import HiddenNames, Spared
 from lakemeta.iceberg.orphans.options import SERVICE, OrphanOptions
 from lakemeta.iceberg.orphans.planner import chosen_roots, path_of, refuse_kept
 from lakemeta.iceberg.orphans.referenced import References
@@ -122,8 +122,12 @@ class _Removal:
         for root in self.roots:
             orphan_door(self.storage, root.path).check_files(f.path for f in planned if f.root is root)
         spared, loaded = self._look_again()
+        hidden = HiddenNames.of(loaded.metadata)
         for file in planned:
-            why = spared.why(file.path[len(file.root.path) + 1 :])
+            below = file.path[len(file.root.path) + 1 :]
+            why = spared.why(below)
+            if why is None and self.options.inventory is None and any(map(hidden.hide, below.split("/"))):
+                why = "is hidden"
             if why is not None:
                 raise StalePlanError(f"{self.storage.url(file.path)} {why}, so it is not deleted; make the plan again")
         neighbours = neighbours_of(self.storage, loaded.metadata, self.options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -176,3 +177,17 @@ def test_hudi_flags_do_not_fit_an_iceberg_plan(run: Run, small, tmp_path):
     result = run("apply", saved, "--schedule-only")
     assert result.code == 2
     assert "--schedule-only is for Hudi plans" in result.sentence
+
+
+def test_orphan_files_in_one_go(run: Run, small):
+    """The report names what went, also to a person; the JSON report has the procedure's own column."""
+    for name in ("x", "y"):
+        (Path(small.root) / "data" / name).write_text("x")
+    later = ("--now", "2200-01-01T00:00:00Z", "--set", "lakemeta.allow-young=true")
+    result = run("plan", "remove-orphan-files", small.root, *later, "--set", f"location={small.root}/data", "-q")
+    assert (result.code, "Total: 2 files" in result.out) == (0, True)
+    result = run("remove-orphan-files", small.root, *later, "--yes")
+    assert (result.code, "2 files deleted, 2 B freed" in result.out) == (0, True)
+    assert f"orphan_file_location: file:{small.root}/data/x, file:{small.root}/data/y" in result.out
+    result = run("remove-orphan-files", small.root, *later, "--yes", "--output", "json", "-q")
+    assert json.loads(result.out)["orphan_file_location"] == []
