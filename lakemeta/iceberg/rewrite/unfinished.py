@@ -82,12 +82,16 @@ def unfinished_uuids(storage: Storage, folder: str) -> set[str]:
 def base_snapshots(storage: Storage, folder: str) -> dict[int, str]:
     """The snapshots on which rewrites work that have not ended, and a sentence about each.
 
-    Raises CorruptMetadataError for a marker that says nothing.
+    Raises CorruptMetadataError for a marker that says nothing, or not on what: such were made before this was kept.
     """
-    return {
-        marker.snapshot_id: f"the rewrite {marker.uuid} works on it; once that surely runs no more, delete {path}"
-        for path, marker in _markers(storage, folder)
-    }
+    found = {}
+    for path, marker in _markers(storage, folder):
+        if marker.snapshot_id is None:
+            raise _no_mark(path)
+        found[marker.snapshot_id] = (
+            f"the rewrite {marker.uuid} works on it; once that surely runs no more, delete {path}"
+        )
+    return found
 
 
 def _markers(storage: Storage, folder: str) -> Iterator[tuple[str, _Marker]]:
@@ -107,7 +111,7 @@ class _Marker:
     uuid: str
     commits: tuple[str, ...]
     begun_ms: int
-    snapshot_id: int
+    snapshot_id: int | None
 
 
 def _is_marker(name: str) -> bool:
@@ -119,11 +123,16 @@ def _read_marker(storage: Storage, path: str) -> _Marker | None:
     try:
         marker = parse_json(storage.read(path))
         uuid, *commits = [str(UUID(name)) for name in (marker["rewrite"], *marker["commits"])]
-        return _Marker(uuid, tuple(commits), int(marker["begun_ms"]), int(marker["snapshot_id"]))
+        base = marker.get("snapshot_id")
+        return _Marker(uuid, tuple(commits), int(marker["begun_ms"]), None if base is None else int(base))
     except PathNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        raise CorruptMetadataError(f"{path} is no mark of a rewrite; delete it if no rewrite is running") from None
+        raise _no_mark(path) from None
+
+
+def _no_mark(path: str) -> CorruptMetadataError:
+    return CorruptMetadataError(f"{path} is no mark of a rewrite; delete it if no rewrite is running")
 
 
 def left_behind(operations: TableOperations, metadata: TableMetadata, executor: Executor | None) -> list[str]:
