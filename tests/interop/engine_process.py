@@ -34,33 +34,48 @@ class EngineError(Exception):
 @functools.cache
 def resolve_jar(group: str, artifact: str, version: str) -> str:
     """The path of a jar in Ivy's cache, downloaded if need be; raises EngineUnavailableError."""
-    java = shutil.which("java")
-    if java is None:
-        raise EngineUnavailableError("no java on the PATH")
     coordinates = (group, artifact, version)
+    return _resolved(":".join(coordinates), "-dependency", *coordinates, "-notransitive")
+
+
+@functools.cache
+def resolve_class_path(ivy_file: str) -> str:
+    """The class path of all that an Ivy file names, downloaded if need be; raises EngineUnavailableError."""
+    return _resolved(Path(ivy_file).name, "-ivy", ivy_file)
+
+
+def _resolved(name: str, *asked: str) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         answer = Path(scratch, "classpath")
-        command = [java, "-jar", _ivy_jar(), "-dependency", *coordinates, "-confs", "default", "-notransitive"]
+        command = [java(), "-jar", str(spark_jar("ivy")), *asked, "-confs", "default", "-cachepath", str(answer)]
         if settings := os.environ.get("IVY_SETTINGS"):
             command += ["-settings", settings]
-        command += ["-cachepath", str(answer)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        jar = answer.read_text().strip() if answer.exists() else ""
-    if not jar or not Path(jar).exists():
+        found = answer.read_text().strip() if answer.exists() else ""
+    if not found or not all(Path(jar).exists() for jar in found.split(os.pathsep)):
         last = (done.stdout + done.stderr).strip().splitlines()[-1:]
-        raise EngineUnavailableError(f"could not get {':'.join(coordinates)}: {' '.join(last)}")
-    return jar
+        raise EngineUnavailableError(f"could not get {name}: {' '.join(last)}")
+    return found
 
 
-def _ivy_jar() -> str:
+def java() -> str:
+    """The path of java; raises EngineUnavailableError."""
+    found = shutil.which("java")
+    if found is None:
+        raise EngineUnavailableError("no java on the PATH")
+    return found
+
+
+def spark_jar(name: str) -> Path:
+    """The path of a jar that PySpark ships, by the beginning of its name; raises EngineUnavailableError."""
     try:
         import pyspark
     except ImportError as error:
         raise EngineUnavailableError("PySpark is not installed") from error
-    found = sorted(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
+    found = sorted(Path(pyspark.__file__).parent.glob(f"jars/{name}-[0-9]*.jar"))
     if not found:
-        raise EngineUnavailableError("this PySpark ships no Ivy to resolve jars with")
-    return str(found[0])
+        raise EngineUnavailableError(f"this PySpark ships no {name}")
+    return found[0]
 
 
 class EngineProcess:
