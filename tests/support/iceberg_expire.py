@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,9 +75,12 @@ def plan(root: Path | str, storage: Storage | None = None, **options: str) -> Pl
     return opened(root, storage).plan("expire-snapshots", given or ALL, now=NOW, executor=LocalExecutor(1))
 
 
-def apply(root: Path | str, made: Plan, storage: Storage | None = None, seed: int = 1) -> Report:
+def apply(root: Path | str, made: Plan, storage: Storage | None = None, seed: int = 1, later: int = 0) -> Report:
+    """Apply a plan, ``later`` seconds later than others do."""
+    still = still_env(seed)
+    env = attrs.evolve(still, now=lambda: still.now() + timedelta(seconds=later))
     # One thread, so that the n-th operation is the same one on every run.
-    return opened(root, storage).apply(made, executor=LocalExecutor(1), env=still_env(seed))
+    return opened(root, storage).apply(made, executor=LocalExecutor(1), env=env)
 
 
 def files(root: Path | str) -> set[str]:
