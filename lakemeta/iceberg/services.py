@@ -86,6 +86,12 @@ SERVICES: Final = {
             "lakemeta.iceberg.statistics.planner:plan_partition_stats",
             "lakemeta.iceberg.statistics.partition_apply:apply_partition_stats",
         ),
+        Service(
+            "compute-table-stats",
+            "Estimate how many different values columns have, and keep sketches of them.",
+            "lakemeta.iceberg.statistics.planner:plan_table_stats",
+            "lakemeta.iceberg.statistics.table_apply:apply_table_stats",
+        ),
     )
 }
 

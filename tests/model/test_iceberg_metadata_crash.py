@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -42,13 +43,18 @@ def has_two_manifests(root: Path) -> bool:
     return len(TableState.local(root).manifests) == 2
 
 
-def has_partition_statistics(root: Path) -> bool:
+def has_statistics(kind: str, root: Path) -> bool:
     state = TableState.local(root)
-    (file,) = state.metadata["partition-statistics"]
-    return file["snapshot-id"] == state.snapshot["snapshot-id"] and Path(file["statistics-path"]).exists()
+    (file,) = state.metadata[kind]
+    written = Path(file["statistics-path"]).stat().st_size
+    return (file["snapshot-id"], file["file-size-in-bytes"]) == (state.snapshot["snapshot-id"], written)
 
 
-DONE = {"rewrite-manifests": has_two_manifests, "compute-partition-stats": has_partition_statistics}
+DONE = {
+    "rewrite-manifests": has_two_manifests,
+    "compute-partition-stats": partial(has_statistics, "partition-statistics"),
+    "compute-table-stats": partial(has_statistics, "statistics"),
+}
 
 
 def run(service: str, root: Path, storage, seed: int):
@@ -66,7 +72,7 @@ def entries(root: Path) -> Counter:
 @pytest.mark.parametrize("service", DONE)
 @pytest.mark.parametrize(
     ("when", "every"),
-    [("half", 5), *(pytest.param(when, 1, marks=pytest.mark.slow) for when in ("before", "half", "after"))],
+    [("half", 9), *(pytest.param(when, 1, marks=pytest.mark.slow) for when in ("before", "half", "after"))],
 )
 def test_a_crash_anywhere(original, tmp_path, when, every, service):
     """At every point each live entry is there with all its numbers, and no file is missing that a snapshot names."""

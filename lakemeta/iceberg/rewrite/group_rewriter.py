@@ -27,6 +27,7 @@ from lakemeta.iceberg.rows.arrow import arrow_schema
 from lakemeta.iceberg.rows.data_files import WHOLE, open_data_file, size_of
 from lakemeta.iceberg.rows.delete_filter import key_columns
 from lakemeta.iceberg.rows.deleted_rows import DeleteStore, EqualityDeleteCache, deleted_rows
+from lakemeta.iceberg.rows.live_rows import identity_values
 from lakemeta.iceberg.rows.projection import LINEAGE, Lineage, projection
 from lakemeta.iceberg.rows.row_account import InputRows, check_group, check_size
 from lakemeta.iceberg.rows.transform_arrays import python_values
@@ -345,14 +346,6 @@ def with_dropped(schema: Schema, keys: dict[int, NestedField]) -> Schema:
     """The schema and, behind its columns, columns that only equality deletes still need."""
     dropped = [attrs.evolve(field, name=f"\0dropped {i}") for i, field in keys.items() if schema.field(i) is None]
     return attrs.evolve(schema, fields=(*schema.fields, *dropped))
-
-
-def identity_values(spec: PartitionSpec | None, partition: tuple[Value, ...]) -> dict[int, Value]:
-    """The values of columns, by id, that a partition gives all rows of a data file that lacks them."""
-    if spec is None:
-        return {}
-    pairs = zip(spec.fields, partition, strict=True)
-    return {field.source_id: value for field, value in pairs if field.transform.name == "identity"}
 
 
 def _keyed(

@@ -15,14 +15,12 @@ import logging
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from lakemeta.errors import CommitConflictError, CorruptMetadataError, LakemetaError, StalePlanError
-from lakemeta.iceberg.commit.committer import commit
-from lakemeta.iceberg.commit.draft import Base, Draft
+from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.iceberg.service.plans import open_plan
 from lakemeta.iceberg.spec.locations import store_path
-from lakemeta.iceberg.spec.metadata_update import set_statistics
 from lakemeta.iceberg.spec.table_metadata import StatisticsFile
+from lakemeta.iceberg.statistics.commit import commit_statistics, planned_snapshot
 from lakemeta.iceberg.statistics.partition_counts import COUNTS, PartitionRow, count, files, in_order, merged
 from lakemeta.iceberg.statistics.partition_file import read_rows, write_rows
 from lakemeta.iceberg.statistics.partition_type import UnifiedPartition
@@ -70,28 +68,8 @@ def apply_partition_stats(request: ApplyRequest) -> Report:
     if repr(read_rows(data, work.unified.struct, location)) != repr(rows):  # which a NaN equals
         raise CorruptMetadataError(f"{location} would not have held the statistics counted; nothing was committed")
     file = StatisticsFile(snapshot.snapshot_id, location, len(data))
-
-    def change(base: Base) -> Draft:
-        if file.snapshot_id not in base.metadata.snapshots_by_id:
-            raise CommitConflictError(f"snapshot {file.snapshot_id} has expired; plan again")
-        changed = set_statistics(base.metadata, base.location, base.now_ms, partition=file)
-        return Draft(changed, None, {location: data}, lambda current: file in current.partition_statistics)
-
-    commit(request.place.operations, change, request.env)
+    commit_statistics(request, data, partition=file)
     return _report(request, file, is_new=True)
-
-
-def planned_snapshot(request: ApplyRequest, metadata: TableMetadata, kind: str) -> Snapshot | None:
-    """The snapshot whose statistics of a kind a plan asks for; raises StalePlanError if it is no such plan."""
-    ids = {op.snapshot_id for op in request.plan.operations if isinstance(op, WriteStatistics) and op.kind == kind}
-    if len(ids) != len(request.plan.operations):
-        raise StalePlanError(f"this is no plan of one snapshot's {kind} statistics; make the plan again")
-    wanted = next(iter(ids), request.plan.header.facts.get("snapshot_id"))
-    if wanted is None:
-        return None
-    if wanted not in metadata.snapshots_by_id:
-        raise StalePlanError(f"snapshot {wanted} is no longer in the table; make the plan again")
-    return metadata.snapshot(wanted)
 
 
 class _Counting:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakemeta.iceberg.service.plans import header_of
 from lakemeta.iceberg.spec.options import check, reject_unknown, whole
+from lakemeta.iceberg.statistics.columns import chosen_columns, schema_of
 from lakemeta.iceberg.statistics.partition_type import UnifiedPartition
 from lakemeta.plan import Plan
 from lakemeta.plan_operations import WriteStatistics
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.spec.table_metadata import Snapshot, StatisticsFile, TableMetadata
 
 PARTITION_STATS: Final = "compute-partition-stats"
+TABLE_STATS: Final = "compute-table-stats"
 
 
 def plan_partition_stats(request: PlanRequest) -> Plan:
@@ -38,6 +40,24 @@ def plan_partition_stats(request: PlanRequest) -> Plan:
             operations.append(WriteStatistics(snapshot.snapshot_id, "partition", how))
     facts = {"snapshot_id": None if snapshot is None else snapshot.snapshot_id}
     return Plan(header_of(request, PARTITION_STATS, metadata, metadata.current_snapshot, facts), operations)
+
+
+def plan_table_stats(request: PlanRequest) -> Plan:
+    """Plan on the newest version; a table without snapshot gives an empty plan.
+
+    Raises OptionError for an unknown snapshot, or a column that cannot be sketched, in the engine's words.
+    """
+    request.refuse_where(TABLE_STATS)
+    reject_unknown(request.options, ("snapshot_id", "columns"))
+    metadata = request.place.operations.refresh().metadata
+    snapshot = chosen_snapshot(request.options, metadata)
+    operations: list[WriteStatistics] = []
+    if snapshot is not None:
+        schema = schema_of(snapshot, metadata)
+        names = [schema.names[column.field_id] for column in chosen_columns(request.options, schema)]
+        operations.append(WriteStatistics(snapshot.snapshot_id, "table", f"of {', '.join(names)}"))
+    facts = {"snapshot_id": None if snapshot is None else snapshot.snapshot_id}
+    return Plan(header_of(request, TABLE_STATS, metadata, metadata.current_snapshot, facts), operations)
 
 
 _UNPARTITIONED: Final = "Table must be partitioned"
