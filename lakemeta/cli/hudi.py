@@ -82,7 +82,9 @@ def clean(
 ) -> None:
     """Clean a Hudi table: plan, show the plan, ask, apply."""
     table, plan = _plan(table_url, settings, now, common, listing)
-    changes = needs_apply(plan) or drop_metadata_table
+    from lakemeta.hudi.duties import needs_clean
+
+    changes = needs_clean(plan) or drop_metadata_table
     if wants_apply(plan, common, changes=changes, yes=yes, dry_run=dry_run):
         apply_plan(
             table,
@@ -118,12 +120,6 @@ def apply_plan(
         assume_single_writer=assume_single_writer,
     )
     finish(report, common)
-
-
-def needs_apply(plan: Plan) -> bool:
-    """True if applying the plan changes the table."""
-    facts = plan.header.facts
-    return not plan.is_empty or any(facts.get(name) for name in ("empty_clean", "pending_cleans", "failed_writes"))
 
 
 def _plan(

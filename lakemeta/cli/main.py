@@ -17,6 +17,7 @@ from lakemeta.cli.demo import demo
 from lakemeta.cli.doctor import doctor
 from lakemeta.cli.hudi import clean, plan_clean
 from lakemeta.cli.iceberg import PLANNING_COMMANDS, SERVICE_COMMANDS
+from lakemeta.cli.maintain import maintain
 from lakemeta.cli.rollback import plan_rollback, rollback
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.errors import LakemetaError
@@ -41,7 +42,7 @@ def plan() -> None:
 
 for command in (plan_clean, plan_rollback, *PLANNING_COMMANDS):
     plan.add_command(command)
-for command in (apply, clean, demo, doctor, inspect, rollback, why, *SERVICE_COMMANDS):
+for command in (apply, clean, demo, doctor, inspect, maintain, rollback, why, *SERVICE_COMMANDS):
     cli.add_command(command)
 
 

@@ -14,18 +14,21 @@ from lakemeta.environment import Environment, utc_now
 from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.hudi.clean.planner import PLAN_KIND, plan_clean
+from lakemeta.hudi.duties import DUTIES, POLICY, ROLLBACK
 from lakemeta.hudi.files.place import Place
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.timeline.loading import load_config
+from lakemeta.maintenance import steps
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from lakemeta.finding import Finding
     from lakemeta.hudi.doctor.facts import HudiFacts
     from lakemeta.hudi.files.properties import TableConfig
+    from lakemeta.maintenance import Step
     from lakemeta.plan import Plan
     from lakemeta.report import Report
 
@@ -168,6 +171,35 @@ class HudiTable:
 
         with working_on(f"apply {plan.header.plan} to {self.url}"):
             return self._watch.apply(plan.header.plan, work)
+
+    def maintenance(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        at_least: Mapping[str, str] | None = None,
+        skip: Collection[str] = (),
+        now: datetime | None = None,
+        executor: Executor | None = None,
+        assume_single_writer: bool = False,
+    ) -> tuple[Step, ...]:
+        """The services of the table in the order of maintenance; plan each, and apply what is due.
+
+        ``settings`` are options by ``SERVICE.KEY``; ``at_least`` says by service from how much gain on it is due, 1 if
+        it is not named; ``skip`` leaves services out. Failed writes are rolled back only if
+        ``rollback.hoodie.clean.failed.writes.policy`` says which have failed. Raises OptionError for a name that is
+        none of a service.
+        """
+        settings = settings or {}
+        planners = {"rollback": self.plan_rollback, "clean": self.plan_clean}
+        unasked = () if f"{ROLLBACK}.{POLICY}" in settings else (ROLLBACK,)
+        return steps(
+            DUTIES,
+            lambda service, options: planners[service](options, now=now, executor=executor),
+            lambda plan: self.apply(plan, executor=executor, assume_single_writer=assume_single_writer),
+            settings=settings,
+            at_least=at_least or {},
+            skip=(*skip, *unasked),
+        )
 
     def inspect(self, *, executor: Executor | None = None) -> HudiFacts:
         """What the table is and how healthy it is; lists every partition once."""

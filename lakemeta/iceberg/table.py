@@ -17,15 +17,18 @@ from lakemeta.events import Event, Progress, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.iceberg.catalogs.opening import open_operations, place_of
 from lakemeta.iceberg.catalogs.place import Place
+from lakemeta.iceberg.duties import DUTIES
 from lakemeta.iceberg.service.plans import PREFIX
 from lakemeta.iceberg.service.requests import ApplyRequest, PlanRequest
 from lakemeta.iceberg.services import service_named, service_of
+from lakemeta.maintenance import steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from lakemeta.finding import Finding
     from lakemeta.iceberg.doctor.facts import IcebergFacts
+    from lakemeta.maintenance import Step
     from lakemeta.plan import Plan
     from lakemeta.report import Report
 
@@ -157,6 +160,29 @@ class IcebergTable:
         )
         with working_on(f"apply {plan.header.plan} to {self.url}"):
             return self._watch.apply(plan.header.plan, lambda: self._explained(partial(found.apply, request)))
+
+    def maintenance(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        at_least: Mapping[str, str] | None = None,
+        skip: Collection[str] = (),
+        now: datetime | None = None,
+        executor: Executor | None = None,
+    ) -> tuple[Step, ...]:
+        """The services of the table in the order of maintenance; plan each, and apply what is due.
+
+        ``settings`` are options by ``SERVICE.KEY``; ``at_least`` says by service from how much gain on it is due, 1 if
+        it is not named; ``skip`` leaves services out. Raises OptionError for a name that is none of a service.
+        """
+        return steps(
+            DUTIES,
+            lambda service, options: self.plan(service, options, now=now, executor=executor),
+            lambda plan: self.apply(plan, executor=executor),
+            settings=settings or {},
+            at_least=at_least or {},
+            skip=skip,
+        )
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""
