@@ -38,7 +38,7 @@ def _service_options(command: F) -> F:
 def planning_command(service: Service) -> click.Command:
     """``lakemeta plan SERVICE TABLE``."""
 
-    @click.command(service.name, help=f"Plan: {service.does}")
+    @click.command(service.name, help=f"Plan: {service.does}", short_help=service.does)
     @click.argument("table_url", metavar="TABLE")
     @out_option
     @_service_options
@@ -53,7 +53,7 @@ def planning_command(service: Service) -> click.Command:
 def service_command(service: Service) -> click.Command:
     """``lakemeta SERVICE TABLE``: plan, show the plan, ask, apply."""
 
-    @click.command(service.name, help=f"{service.does} The plan is shown and confirmed first.")
+    @click.command(service.name, help=f"{service.does} The plan is shown and confirmed first.", short_help=service.does)
     @click.argument("table_url", metavar="TABLE")
     @yes_option
     @dry_run_option

@@ -98,7 +98,7 @@ def rows_of(table: Table, files: Files) -> list[str]:
             raise FileNotFoundError(plain)
         return files[plain][0]
 
-    return _Rows(_current(table.root, files), read).rows()
+    return _Rows(current(table.root, files), read).rows()
 
 
 class _Rows(TableState):
@@ -118,7 +118,7 @@ class _Rows(TableState):
         yield from self.known[path, digest]
 
 
-def _current(root: str, files: Files) -> str:
+def current(root: str, files: Files) -> str:
     """The newest metadata file of a Hadoop table."""
     name = re.compile(rf"{root}/metadata/v(\d+)(\.gz)?\.metadata\.json(\.gz)?", re.ASCII)
     versions = {int(match[1]): path for path in files if (match := name.fullmatch(path))}
@@ -174,7 +174,7 @@ def _names(root: str, files: Files) -> list[str]:
     metadata = [path for path in files if "/metadata/" in path or path.endswith(".puffin")]
     avro = [path for path in metadata if path.endswith((".avro", ".puffin"))]
     names = sorted(path for path in metadata if not path.endswith(".crc")) + sorted(avro)
-    return names + [_current(root, files)] * max(1, len(names) // 3)
+    return names + [current(root, files)] * max(1, len(names) // 3)
 
 
 def _extract(name: str, folder: Path) -> Path:

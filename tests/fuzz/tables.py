@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from fuzz import hudi_tables, iceberg_tables
+from fuzz import hudi_tables, iceberg_services, iceberg_tables
 from fuzz.memory import MemoryTable
 from fuzz.outcomes import ONE, Files, Outcome, Table, Tries
 from support.iceberg_tables import still_env
@@ -31,6 +31,7 @@ def run(table: Table, files: Files, *, moved: bool) -> Outcome:
             hudi_tables.run(table, files, tries, service, moved=moved)
     else:
         iceberg_tables.run(table, files, tries)
+        iceberg_services.run(table, files, tries)
     return Outcome(tuple(tries.refused), tuple(tries.wrong))
 
 
@@ -81,3 +82,4 @@ def prepare(names: list[str]) -> None:
             hudi_tables.newest_bases(table)
         else:
             iceberg_tables.is_readable(table)
+            iceberg_services.held_by_snapshot(table.name)
