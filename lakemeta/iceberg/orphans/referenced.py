@@ -4,7 +4,8 @@ Rules of this module:
 
 1. Named are the current metadata file and those of its log, the version hint, the statistics of both kinds, and of all
    snapshots the manifest lists, the manifests in them, and the live files in those.
-2. All of it is read, or nothing is an orphan: a list or manifest that is missing or damaged raises.
+2. All of it is read, or nothing is an orphan: a list or manifest that is missing or damaged raises. So are manifests
+   of which their lines say that no file in them is live.
 3. Of a newer version only what no earlier one has told is read. A manifest never changes.
 """
 
@@ -68,8 +69,7 @@ class References:
                     fresh.append(manifest)
         yield from grouped(manifest.manifest_path for manifest in fresh)
         read = partial(_read_manifests, self.storage, metadata.specs_by_id)
-        live = (manifest for manifest in fresh if manifest.may_have_live_files)
-        for named in self.executor.map_batches(read, live, batch_size=_MANIFESTS):
+        for named in self.executor.map_batches(read, fresh, batch_size=_MANIFESTS):
             yield from named
         self._snapshots.update(s.snapshot_id for s in snapshots)
         self._last = loaded.location

@@ -179,3 +179,10 @@ def test_entries_lie_within_the_partitions_of_their_line(partition: tuple[Any, .
         check_entries(line, [added(data_file(partition=p), 1) for p in (*inside, partition)])
     with pytest.raises(CorruptMetadataError, match="m: 2 partition fields, and its spec has 1"):
         check_entries(line, [added(data_file(partition=("b",)), 1)])
+
+
+def test_no_file_is_an_orphan_by_its_line(table: SmallTable) -> None:
+    """A line that says of a manifest that nothing in it is live makes no orphans of its files."""
+    relist(table, setting(DATA, **NONE, added_rows_count=0, existing_rows_count=0))
+    with pytest.raises(CorruptMetadataError, match="0 added files, and it has 1"):
+        IcebergTable.open(table.root).plan("remove-orphan-files")
