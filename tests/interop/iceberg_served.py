@@ -68,10 +68,8 @@ class ServedLife(Life):
             ("expire-snapshots", {"older_than": (now + IN_AN_HOUR).isoformat(), "retain_last": "1"}),
         ]
         if self.grown.version > 1:
-            found += [("rewrite-position-deletes", {"rewrite-all": "true"}), ("convert-equality-deletes", {})]
-        if self.engine.metadata(self.name)["default-spec-id"] or any(
-            spec["fields"] for spec in self.engine.metadata(self.name)["partition-specs"]
-        ):
+            found.append(("rewrite-position-deletes", {"rewrite-all": "true"}))
+        if any(spec["fields"] for spec in self.engine.metadata(self.name)["partition-specs"]):
             found.append(("compute-partition-stats", {}))
         self.random.shuffle(found)
         young = {"older_than": (now + IN_AN_HOUR).isoformat(), "lakemeta.allow-young": "true"}

@@ -32,6 +32,7 @@ COMMANDS = [
     ("clean",),
     ("demo",),
     ("inspect",),
+    ("maintain",),
     ("plan",),
     ("plan", "clean"),
     ("plan", "rollback"),
