@@ -160,6 +160,38 @@ def test_a_conflict_is_tried_again(server, table):
     assert table.refresh().current_snapshot().summary.operation.value == "replace"
 
 
+EXPIRE = {"older_than": "2100-01-01T00:00:00Z", "retain_last": "1"}
+
+
+def test_a_tag_made_while_its_snapshot_expires_keeps_the_files(server, kept, table, warehouse):
+    """No requirement of the commit knows it, and the catalog removes it silently; so nothing is deleted."""
+    first = table.snapshots()[0].snapshot_id
+    before = files(warehouse)
+
+    def tagged_first(proceed):
+        kept.load_table(table.name()).manage_snapshots().create_tag(first, "new").commit()
+        return proceed()
+
+    server.faults = [tagged_first]
+    ours = opened(server, table)
+    report = ours.apply(ours.plan("expire-snapshots", EXPIRE), env=still_env())
+    assert "lost its ref new" in report.notes[0]
+    assert "no file was deleted" in report.notes[0]
+    assert files(warehouse) >= before
+    assert set(table.refresh().refs()) == {"main"}
+
+
+def test_an_expiration_whose_answer_was_lost_deletes_as_planned(server, table, warehouse):
+    """It has no snapshot to be known by: that nothing is left of what was to go says that it has happened."""
+    before = files(warehouse)
+    server.faults = [lost(after=True)]
+    ours = opened(server, table)
+    report = ours.apply(ours.plan("expire-snapshots", EXPIRE), env=still_env())
+    assert report.deleted_files == len(before - files(warehouse)) == 1
+    assert len(table.refresh().snapshots()) == 1
+    assert len(state(table).rows()) == 6
+
+
 @pytest.mark.parametrize(
     ("url", "options", "kind", "message"),
     [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
+from contract.s3_server import s3_server
+from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from support.rest_catalog import rest_catalog
 from support.served_tables import OPTIONS, rows_at_refs, served, served_table
@@ -49,3 +52,25 @@ def check(ours: IcebergTable, newest) -> None:
         assert plan.operations or name not in OPTIONS, name
         assert rows_at_refs(newest()) == before, name
     assert not ours.plan("expire-snapshots", OPTIONS["expire-snapshots"]).operations
+
+
+@pytest.mark.slow
+def test_tables_of_glue_are_served():
+    """A stand-in for AWS: Glue keeps the table, S3 its files; pyiceberg writes the rows and reads them after each."""
+    with s3_server("lake") as store:
+        properties = {**store.options, "glue.endpoint": store.options["s3.endpoint"], "glue.region": "us-east-1"}
+        keys = {"client.access-key-id": "access", "client.secret-access-key": "very-secret"}
+        options = {"type": "glue", "warehouse": "s3://lake/w", **properties, **keys}
+        catalog = load_catalog("glue", **options)
+        catalog.create_namespace("db")
+        rows = pa.table({"id": pa.array(range(6), pa.int64()), "p": ["a", "b", "c"] * 2})
+        table = catalog.create_table("db.t", rows.schema)
+        table.update_spec().add_identity("p").commit()
+        for _ in range(3):
+            table.append(rows)
+        table.delete("id = 3")
+        before = sorted(table.scan().to_arrow().to_pylist(), key=str)
+        for name, _ in served(IcebergTable.open("catalog://glue/db.t", options)):
+            found = table.refresh().scan().to_arrow().to_pylist()
+            assert sorted(found, key=str) == before, name
+        assert len(table.snapshots()) == 1
