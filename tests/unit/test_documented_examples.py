@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from contract.spark_cluster import needs_spark
+from pyiceberg.catalog.sql import SqlCatalog
 
 from lakemeta.cli.hudi import clean
 from lakemeta.hudi import HudiTable
@@ -140,3 +142,18 @@ def test_the_words_of_the_airflow_example() -> None:
     assert name == "clean"
     context = clean.make_context(name, words)
     assert context.params["executor_name"] == "spark"
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_table_of_pyiceberg_is_compacted(tmp_path: Path) -> None:
+    """The table that is handed over shows the commit, and has the same rows."""
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
+    catalog.create_namespace("db")
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+    table = catalog.create_table("db.t", rows.schema)
+    for _ in range(2):
+        table.append(rows)
+    report = function("catalogs.md", "compact")(table)
+    assert report.result["rewritten_data_files_count"] == 2
+    assert len(list(table.scan().plan_files())) == 1
+    assert len(table.scan().to_arrow()) == 6

@@ -25,22 +25,22 @@ def check_refs_intact(operations: TableOperations, committed: TableMetadata) -> 
     CorruptMetadataError if a ref is gone or what came between cannot be seen: then no file may be deleted.
     """
     fresh = operations.refresh()
-    storage = operations.storage
-    between = [store_path(storage.scheme, location) for location in _after_base(committed, fresh.metadata)]
-    versions = [committed, *(read_metadata(storage, path) for path in between)]
-    for name in sorted({name for version in versions for name in version.refs}):
-        if name not in fresh.metadata.refs:
-            raise CorruptMetadataError(
-                f"the table at {committed.location} lost its ref {name} while snapshots were removed, so no file was "
-                f"deleted; the version before is {committed.metadata_log[-1].metadata_file}"
-            )
+    base, storage = committed.metadata_log[-1].metadata_file, operations.storage
+    seen = dict.fromkeys(committed.refs, base)
+    for location in _after(base, committed, fresh.metadata):
+        version = read_metadata(storage, store_path(storage.scheme, location))
+        seen |= dict.fromkeys(version.refs, location)
+    for name in sorted(seen.keys() - fresh.metadata.refs.keys()):
+        raise CorruptMetadataError(
+            f"the table at {committed.location} lost its ref {name} while snapshots were removed, so no file was "
+            f"deleted; {seen[name]} is the last version that has it"
+        )
     return fresh
 
 
-def _after_base(committed: TableMetadata, fresh: TableMetadata) -> list[str]:
+def _after(base: str, committed: TableMetadata, fresh: TableMetadata) -> list[str]:
     """The metadata files of the versions between the base of a commit and the newest version."""
     log = [entry.metadata_file for entry in fresh.metadata_log]
-    base = committed.metadata_log[-1].metadata_file
     if not log:
         return []
     if base not in log:
