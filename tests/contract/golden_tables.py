@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from support.hudi_cases import load_cases, read_avro
 from support.hudi_mdt_cases import lay_out
-from support.iceberg_cases import CASES, unpack
+from support.iceberg_cases import CASES, DATA, unpack
 from support.iceberg_checker import TableState
 from support.iceberg_tables import still_env
 
@@ -43,6 +43,8 @@ Work = Callable[["Executor"], str]
 Planned = tuple[Work, str]  # and the plan that one local thread makes
 AT_ONCE = 64  # planners that share jobs: all their results are in memory
 CALLS_A_BATCH = 16
+ORPHANS = DATA.with_name("iceberg_orphans")
+ORPHANS_AT = datetime(2026, 11, 22, tzinfo=UTC)
 # A file that a worker has rewritten has a number in its name that nobody knows beforehand.
 _ATTEMPT = re.compile(r"(?<=\d{5}-)\d+(?=-[0-9a-f]{8}-[0-9a-f]{4}-)")
 
@@ -162,6 +164,9 @@ def _iceberg(folder: Path) -> Iterator[Work]:
         for plan in case.plans():
             if plan.get("kind") != "position_deletes":
                 yield partial(outcome, partial(table.plan_rewrite_data_files, plan["options"], plan["where"]))
+    for path in sorted(ORPHANS.glob("*.tar.xz")):
+        table = IcebergTable.open(str(unpack(path.name.removesuffix(".tar.xz"), folder, ORPHANS).table))
+        yield partial(outcome, partial(table.plan, "remove-orphan-files", {}, now=ORPHANS_AT))
 
 
 @attrs.frozen
@@ -229,6 +234,15 @@ def _rewrite(name: str, options: dict[str, str]) -> Execution:
     return Execution(lambda folder: unpack(name, folder).table, run, iceberg_state)
 
 
+def _orphans(name: str) -> Execution:
+    def run(root: Path, executor: Executor) -> Report:
+        table = IcebergTable.open(str(root))
+        plan = table.plan("remove-orphan-files", {}, now=ORPHANS_AT, executor=executor)
+        return table.apply(plan, executor=executor, env=Environment(lambda: ORPHANS_AT))
+
+    return Execution(lambda folder: unpack(name, folder, ORPHANS).table, run, iceberg_state)
+
+
 def iceberg_state(root: Path) -> dict[str, Any]:
     """Metadata, manifests, rows and files, but for the numbers of attempts in the names of files."""
     table = TableState.local(root)
@@ -262,4 +276,5 @@ EXECUTIONS: dict[str, Callable[[], Execution]] = {
         _rewrite, "spec_evolution_v2", {"rewrite-all": "true", "strategy": "sort", "sort_order": "zorder(id, region)"}
     ),
     "a rewrite with deletion vectors, v3": partial(_rewrite, "v3_dv_lineage", {"rewrite-all": "true"}),
+    "a removal of orphan files": partial(_orphans, "orphans_r01_v2"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,9 @@ from contract.s3_server import S3Server, s3_server
 from support.iceberg_checker import TableState
 from support.iceberg_tables import SmallTable, create_table
 
+from lakemeta.environment import Environment
 from lakemeta.errors import CommitConflictError, StalePlanError
+from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg import IcebergTable
 from lakemeta.storage import open_storage
 
@@ -91,3 +94,32 @@ def test_writers_that_meet(small, server, url):
     for thread in threads:
         thread.join()
     assert len(state(small).rows()) == 10
+
+
+def test_orphan_files_on_s3(small, server, url):
+    """Keys with empty parts are names of their own and stay; other tables' prefixes are not this one's."""
+    small.append([(1, "a", 0.5)])
+    storage, root = small.storage, small.root
+    kept = [f"{root}//data/x", f"{root}/data//x", f"{root}2/data/x", f"{root}/data/_tmp/x"]
+    gone = [f"{root}/data/x", f"{root}/data/a%2Fb", f"{root}/data/a b#c?d", f"{root}/data/p=a/y"]
+    for path in (*kept, *gone):
+        storage.replace(path, b"x")
+    rows = state(small).rows()
+    later = datetime.now(UTC) + timedelta(days=5)
+    table = IcebergTable.open(url.replace("s3:", "s3a:"), server.options)
+    plans = [
+        table.plan("remove-orphan-files", {"prefix_listing": flat}, now=later, executor=LocalExecutor(threads))
+        for flat, threads in (("true", 1), ("false", 1), ("false", 4))
+    ]
+    assert plans[0].operations == plans[1].operations
+    assert plans[1] == plans[2]
+    assert {op.path for op in plans[0].operations} == {path.removeprefix(f"{root}/") for path in gone}
+    assert plans[0].header.facts["notes"] == [
+        "2 files that no metadata names: each has a name that no plan can hold and stays"
+    ]
+    report = table.apply(plans[1], env=Environment(now=lambda: later))
+    assert report.deleted_files == 4
+    assert set(report.result["orphan_file_location"]) == {f"s3://{path}" for path in gone}
+    assert not any(map(storage.exists, gone))
+    assert all(map(storage.exists, kept))
+    assert state(small).rows() == rows

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import os
 import re
 import tarfile
 from datetime import UTC, datetime, timedelta
@@ -219,3 +220,21 @@ def test_a_table_without_garbage_collection_refuses(tables, tmp_path):
         UnsupportedFeatureError, match=r"^Cannot delete orphan files: GC is disabled \(deleting files may"
     ):
         IcebergTable.open(str(case.table)).plan("remove-orphan-files")
+
+
+@pytest.mark.parametrize("case", ["orphans_r01_v2", "orphans_refs_a"])
+def test_after_snapshots_expired(case, tmp_path):
+    """What an expiration left behind goes as in the engine: metadata files that left the log too."""
+    table = unpack(case, tmp_path, CASES[case])
+    opened = IcebergTable.open(str(table.table))
+    expired = opened.plan("expire-snapshots", {"older_than": "2100-01-01T00:00:00Z"})
+    opened.apply(expired)
+    for path in table.table.rglob("*"):
+        if path.is_file():  # as was recorded: all files are 40 days older then
+            then = path.stat().st_mtime - 40 * 86_400
+            os.utime(path, (then, then))
+    call = next(name for name in actions(case) if name.endswith("_after_expire"))
+    expected = actions(case)[call]
+    before = files(table)
+    opened.apply(plan_of(table, expected), env=Environment(now=lambda: now_of(table, expected)))
+    assert sorted(before - files(table)) == sorted(expected["fs_deleted"])
