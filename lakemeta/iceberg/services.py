@@ -69,6 +69,12 @@ SERVICES: Final = {
             "lakemeta.iceberg.delete_rewrite.apply:apply_rewrite_position_deletes",
         ),
         Service(
+            "convert-equality-deletes",
+            "Convert equality deletes to position deletes, or to deletion vectors in tables of version 3.",
+            "lakemeta.iceberg.delete_rewrite.convert:plan_convert_equality_deletes",
+            "lakemeta.iceberg.delete_rewrite.convert:apply_convert_equality_deletes",
+        ),
+        Service(
             "remove-dangling-deletes",
             "Take delete files that apply to no data file out of the table.",
             "lakemeta.iceberg.delete_rewrite.dangling:plan_remove_dangling",

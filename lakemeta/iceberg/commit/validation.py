@@ -88,12 +88,13 @@ def check_referenced(update: SnapshotUpdate, metadata: TableMetadata, head: Snap
     """Raise CommitConflictError if a data file that new deletes are about has gone, or has got a deletion vector.
 
     Those are looked for in what snapshots after the starting one have changed (BaseRowDelta.validateDataFilesExist,
-    MergingSnapshotProducer.validateAddedDVs).
+    MergingSnapshotProducer.validateAddedDVs). Deletes are removed or replaced only on top of the starting snapshot:
+    after a rollback data files may be live that they apply to, and that were not looked at for that.
     """
-    if not update.referenced:
+    if update.starting_snapshot_id is None or not (update.added_deletes or update.removed_deletes):
         return
     for snapshot in history_since(metadata, update.starting_snapshot_id, head.snapshot_id):
-        if snapshot.operation == "append":
+        if snapshot.operation == "append" or not update.referenced:
             continue
         changed = [m for m in manifests.of(snapshot) if m.added_snapshot_id == snapshot.snapshot_id]
         for entries in manifests.entries(changed):

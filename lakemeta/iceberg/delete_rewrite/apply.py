@@ -13,17 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from lakemeta.errors import OptionError, StalePlanError
-from lakemeta.iceberg.commit.snapshot_commit import commit_update
-from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
-from lakemeta.iceberg.commit.summary import ENGINE
+from lakemeta.errors import StalePlanError
+from lakemeta.iceberg.delete_rewrite.commits import DeleteCommits
 from lakemeta.iceberg.delete_rewrite.inputs import find_units
+from lakemeta.iceberg.delete_rewrite.jobs import delete_job
 from lakemeta.iceberg.delete_rewrite.options import PositionDeleteOptions
 from lakemeta.iceberg.delete_rewrite.planner import REWRITE_POSITION_DELETES, check_delete_format
 from lakemeta.iceberg.delete_rewrite.runs import UnitRuns
-from lakemeta.iceberg.delete_rewrite.units import DeleteJob
 from lakemeta.iceberg.manifests.delete_entries import content_size
 from lakemeta.iceberg.rewrite.unfinished import RunMarker, left_behind
 from lakemeta.iceberg.service.plans import open_plan
@@ -32,9 +28,8 @@ from lakemeta.report import Report
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.delete_rewrite.runs import Batch
-    from lakemeta.iceberg.delete_rewrite.units import Granularity
     from lakemeta.iceberg.service.requests import ApplyRequest
-    from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
+    from lakemeta.iceberg.spec.table_metadata import Snapshot
 
 
 def apply_rewrite_position_deletes(request: ApplyRequest) -> Report:
@@ -60,7 +55,7 @@ def apply_rewrite_position_deletes(request: ApplyRequest) -> Report:
         raise StalePlanError("the table is empty now; make the plan again")
     units = find_units(request, metadata, head, groups)
     marker = RunMarker(operations, env.new_uuid(), env.now_ms(), head.snapshot_id)
-    commits = _Commits(request, marker, head)
+    commits = DeleteCommits(request, marker, head)
     runs = UnitRuns(
         request,
         delete_job(request, metadata, marker.uuid),
@@ -73,46 +68,6 @@ def apply_rewrite_position_deletes(request: ApplyRequest) -> Report:
     )
     runs.run()
     return _report(request, commits.snapshot, runs.committed, [*notes, *runs.notes], partial=bool(runs.notes))
-
-
-def delete_job(request: ApplyRequest, metadata: TableMetadata, uuid: str) -> DeleteJob:
-    """What all units have in common. Workers need the table's shape and not its history, which may be large."""
-    shape = attrs.evolve(metadata, snapshots=(), refs={}, current_snapshot_id=None, snapshot_log=(), metadata_log=())
-    return DeleteJob(request.place.operations.storage, shape, uuid, granularity(metadata))
-
-
-def granularity(metadata: TableMetadata) -> Granularity:
-    """The granularity of new position deletes; a rewrite writes them by file unless the table says otherwise."""
-    found = metadata.properties.get("write.delete.granularity", "file").lower()
-    if found == "file":
-        return "file"
-    if found == "partition":
-        return "partition"
-    raise OptionError(f"Unknown delete granularity: {found}")
-
-
-@attrs.define(eq=False)
-class _Commits:
-    """Commits batches of units; ``snapshot`` is the newest one."""
-
-    request: ApplyRequest
-    marker: RunMarker
-    head: Snapshot
-    snapshot: Snapshot | None = None
-
-    def commit(self, batch: Batch) -> None:
-        added = tuple((file, unit.sequence_number) for unit, written in batch for file in written.files)
-        touched = (written.touched for _, written in batch if any(f.is_deletion_vector for f in written.files))
-        update = SnapshotUpdate(
-            added_deletes=added,
-            removed_deletes=tuple(file for _, written in batch for file in written.removed),
-            starting_snapshot_id=self.head.snapshot_id,
-            referenced=frozenset().union(*touched),
-            properties=ENGINE,
-        )
-        request, begins = self.request, self.marker.committing
-        operations = request.place.operations
-        self.snapshot = commit_update(operations, lambda _: update, request.env, request.executor, begins)
 
 
 def _report(

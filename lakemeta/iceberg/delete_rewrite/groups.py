@@ -75,13 +75,14 @@ def plan_groups(
     partitions: dict[PartitionKey, list[ManifestEntry]] = {}
     for entry in found:
         if options.rewrite_all or wrong_size(content_size(entry.data_file), options):
-            _check(entry.data_file)
+            check_readable(entry.data_file)
             partitions.setdefault(partition_of(entry.data_file), []).append(entry)
     groups = [group for files in partitions.values() for group in _pack(files, options)]
     return _in_order(groups, options.rewrite_job_order)
 
 
-def _check(file: DataFile) -> None:
+def check_readable(file: DataFile) -> None:
+    """Raise UnsupportedFeatureError for an encrypted file, CorruptMetadataError for one without size."""
     if file.key_metadata is not None:
         raise UnsupportedFeatureError(f"{file.file_path} is encrypted, which lakemeta does not handle")
     check_entry(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.iceberg.delete_rewrite.groups import PartitionKey, partition_of
+from lakemeta.iceberg.delete_rewrite.groups import PartitionKey, check_readable, partition_of
 from lakemeta.iceberg.delete_rewrite.units import DeleteUnit, names_rows
 from lakemeta.iceberg.manifests.entries import FileKey, file_key
 from lakemeta.iceberg.manifests.lines import check_snapshots
@@ -58,6 +58,8 @@ def _planned(
     live = LiveDeletes.of(live_deletes(storage, metadata, head, request.executor), metadata)
     found = iter(live.named([name for op in groups for name in op.inputs]))
     entries = [[next(found) for _ in op.inputs] for op in groups]
+    if not all(entries) or len({op.group for op in groups}) < len(groups):
+        raise CorruptMetadataError("the plan has two groups of one number, or one of no files; make the plan again")
     for group in entries:
         partitions = {partition_of(entry.data_file) for entry in group}
         if len(partitions) != 1 or not all(names_rows(entry.data_file) for entry in group):
@@ -73,7 +75,11 @@ def applied_tasks(
     """The data files that a reader applies one of some delete files to, with all that applies to them."""
     scanned = scan(request.place.operations.storage, metadata, head, request.executor)
     applied = (task for task in scanned if any(file_key(delete) in deletes for delete in task.deletes))
-    return list(inputs_by_path(applied, head.sequence_number).values())
+    found = list(inputs_by_path(applied, head.sequence_number).values())
+    for task in found:
+        for file in (task.data_file, *task.deletes):
+            check_readable(file)
+    return found
 
 
 def _unit(

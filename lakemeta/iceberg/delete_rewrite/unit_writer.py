@@ -4,10 +4,12 @@ Rules of this module:
 
 1. What counts is what a reader applies: of a data file that has a deletion vector the vector alone, of any other those
    position deletes that are not older than it. Rows of data files that are gone are left out.
-2. A table of version 3 gets one deletion vector for each data file that a replaced delete file names: of all that a
-   reader deletes of it by position. Its earlier vector and delete files that are about it alone leave the table, others
-   stay: they may be about more files, and mean nothing to one that has a vector.
-3. New files are read back before they are handed on. Of every data file the rows that its deletes name, before and
+2. A unit may have equality deletes: the rows that they delete are named by position then. Null equals null, and they
+   apply to strictly older data files (``scan.delete_index``).
+3. A table of version 3 gets one deletion vector for each data file that a replaced delete file deletes from: of all
+   that a reader deletes of it by position, and by those equality deletes. Its earlier vector and delete files that are
+   about it alone leave the table, others stay: they may be about more files, and mean nothing to one with a vector.
+4. New files are read back before they are handed on. Of every data file the rows that its deletes name, before and
    after, are the same, or nothing is committed. Files of an attempt that failed are deleted.
 """
 
@@ -23,6 +25,7 @@ import pyarrow.compute as pc
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.external_sort import sort_batches
 from lakemeta.iceberg.catalogs.doors import data_door
+from lakemeta.iceberg.delete_rewrite.equality import EqualityScan
 from lakemeta.iceberg.delete_rewrite.units import DeleteJob, DeleteUnit, WrittenDeletes, names_rows
 from lakemeta.iceberg.delete_rewrite.writers import delete_writer
 from lakemeta.iceberg.manifests.delete_entries import referenced_data_file
@@ -34,7 +37,7 @@ from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.row_sort import SortKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from lakemeta.iceberg.manifests.entries import DataFile
@@ -61,6 +64,7 @@ class _UnitWrite:
         self.job, self.unit, self.keys = job, unit, unit.keys
         self.store = delete_store(job.storage)
         self.touched: set[str] = set()
+        self.by_equality: dict[str, DeletedRows] = {}
 
     def run(self, attempt: int) -> WrittenDeletes:
         if not self.unit.tasks:
@@ -71,7 +75,7 @@ class _UnitWrite:
             for table in sort_batches(self._rows(), _KEYS, budget=budget, directory=folder):
                 writer.write(table)
             files, removed = tuple(writer.close()), self._removed()
-            check_same_rows(self.unit.tasks, self._after(files, removed), self.store)
+            check_same_rows(self.unit.tasks, self._after(files, removed), self.by_equality, self.store)
         except BaseException:
             writer.abandon()
             door = data_door(self.job.storage, self.job.metadata, self.job.uuid)
@@ -83,15 +87,28 @@ class _UnitWrite:
     def _rows(self) -> Iterator[pa.RecordBatch]:
         """The rows that the new files are to name; what is touched is known once the replaced files are read."""
         users = _users(self.unit.tasks)
-        for delete in self.unit.deletes:
+        for delete in filter(names_rows, self.unit.deletes):
             for batch in self._named(delete, users.get(file_key(delete), set())):
                 self.touched.update(pc.unique(batch.column(0)).to_pylist())
                 yield batch
+        yield from self._equal()
         if self.job.writes_vectors:
             others = {file_key(d): d for task in self.unit.tasks for d in task.deletes if names_rows(d)}
             for key, delete in others.items():
                 if key not in self.keys:
                     yield from self._named(delete, users[key] & self.touched)
+
+    def _equal(self) -> Iterator[pa.RecordBatch]:
+        """The rows that the equality deletes of the unit delete, and no position delete does."""
+        if all(map(names_rows, self.unit.deletes)):
+            return
+        for task, rows in EqualityScan(self.job, self.unit, self.store).rows():
+            path = task.data_file.file_path
+            found = self.by_equality.setdefault(path, DeletedRows(task.data_file.record_count))
+            found.add_positions(rows.to_pylist())
+            self.touched.add(path)
+            paths = pa.repeat(pa.scalar(path, pa.string()), len(rows))
+            yield pa.RecordBatch.from_arrays([paths, rows], schema=SCHEMA)
 
     def _named(self, delete: DataFile, paths: AbstractSet[str]) -> Iterator[pa.RecordBatch]:
         """The rows of some data files that a delete file names."""
@@ -104,8 +121,11 @@ class _UnitWrite:
                 yield pa.RecordBatch.from_arrays(kept.columns, schema=SCHEMA)
 
     def _removed(self) -> tuple[DataFile, ...]:
-        """What leaves the table: the unit's files and, where vectors take their place, those of the touched files."""
-        found = {file_key(delete): delete for delete in self.unit.deletes}
+        """What leaves the table: the unit's files and, where vectors take their place, those of the touched files.
+
+        Equality deletes are not among them: they may apply to data files of other units, too.
+        """
+        found = {file_key(delete): delete for delete in filter(names_rows, self.unit.deletes)}
         if self.job.writes_vectors:
             mine = (task for task in self.unit.tasks if task.data_file.file_path in self.touched)
             scoped = (delete for task in mine for delete in task.deletes if referenced_data_file(delete) is not None)
@@ -141,14 +161,24 @@ def delete_store(storage: Storage) -> DeleteStore:
     )
 
 
-def check_same_rows(before: Sequence[FileScanTask], after: Sequence[FileScanTask], store: DeleteStore) -> None:
-    """Raise CorruptMetadataError unless the same rows of every data file are deleted by position before and after."""
+def check_same_rows(
+    before: Sequence[FileScanTask],
+    after: Sequence[FileScanTask],
+    by_equality: Mapping[str, DeletedRows],
+    store: DeleteStore,
+) -> None:
+    """Raise CorruptMetadataError unless the new delete files delete the rows that are deleted now, and no other.
+
+    That is by position, and by those equality deletes whose rows are given.
+    """
     for start, end in _portions(before):
         pairs = [_without_common(*pair) for pair in zip(before[start:end], after[start:end], strict=True)]
         old, new = (deleted_rows(side, store) for side in zip(*pairs, strict=True))
         for task in before[start:end]:
             path, rows = task.data_file.file_path, task.data_file.record_count
             had, has = old.get(path) or DeletedRows(rows), new.get(path) or DeletedRows(rows)
+            if path in by_equality:
+                had.add(by_equality[path])
             if not had.equals(has):
                 raise CorruptMetadataError(
                     f"{had.count} rows of {path} are deleted, and {has.count} or others would be by the new delete "

@@ -55,6 +55,10 @@ class DeletedRows:
         merged = int.from_bytes(mine, "little") | marked
         self._bits[at : at + len(bits)] = merged.to_bytes(len(mine), "little")
 
+    def add(self, other: DeletedRows) -> None:
+        """Mark what another one of as many rows marks."""
+        self.add_bits(0, bytes(other._bits))
+
     def equals(self, other: DeletedRows) -> bool:
         """True if the same rows of as many are deleted."""
         return self._rows == other._rows and self._bits == other._bits
