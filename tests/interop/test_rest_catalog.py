@@ -24,6 +24,7 @@ from lakemeta.errors import (
     CatalogError,
     CommitConflictError,
     CommitStateUnknownError,
+    CorruptMetadataError,
     OptionError,
     TableNotFoundError,
     UnsupportedFeatureError,
@@ -179,6 +180,40 @@ def test_a_tag_made_while_its_snapshot_expires_keeps_the_files(server, kept, tab
     assert "no file was deleted" in report.notes[0]
     assert files(warehouse) >= before
     assert set(table.refresh().refs()) == {"main"}
+
+
+def test_an_expiration_beside_an_append_is_tried_again(server, kept, table):
+    """main has moved since it was read, which the commit requires not to be; on the newer version it is fine."""
+
+    def appended_first(proceed):
+        kept.load_table(table.name()).append(pa.table({"id": pa.array([9], pa.int64()), "p": ["z"]}))
+        return proceed()
+
+    server.faults = [appended_first]
+    ours = opened(server, table)
+    ours.apply(ours.plan("expire-snapshots", EXPIRE), env=still_env())
+    assert len(server.commits) == 2
+    assert len(table.refresh().snapshots()) == 2
+    assert len(state(table).rows()) == 7
+
+
+def test_another_table_of_the_same_name_is_not_changed(server, kept, table):
+    """Dropped and made anew while it was open: the uuid is another one."""
+    ours = opened(server, table)
+    plan = ours.plan_rewrite_data_files(ALL)
+    kept.drop_table(table.name())
+    kept.create_table(table.name(), table.schema()).append(pa.table({"id": pa.array([9], pa.int64()), "p": ["z"]}))
+    with pytest.raises(CorruptMetadataError, match="was replaced by another one while it was open"):
+        ours.apply(plan)
+    assert server.commits == []
+
+
+def test_a_catalog_without_metadata_files_is_refused(kept, table, monkeypatch):
+    """The metadata is read from its file, so there must be one."""
+    table.metadata_location = None
+    monkeypatch.setattr(kept, "load_table", lambda _: table)
+    with pytest.raises(UnsupportedFeatureError, match=r"names no metadata file of db\.t"):
+        IcebergTable.of(table)
 
 
 def test_an_expiration_whose_answer_was_lost_deletes_as_planned(server, table, warehouse):

@@ -25,7 +25,7 @@ from lakemeta.errors import (
 )
 from lakemeta.iceberg.catalogs.doors import metadata_door
 from lakemeta.iceberg.catalogs.old_metadata import files_to_delete
-from lakemeta.iceberg.catalogs.operations import LoadedTable
+from lakemeta.iceberg.catalogs.operations import LoadedTable, check_same_table
 from lakemeta.iceberg.spec.locations import same_location
 from lakemeta.iceberg.spec.metadata_json import dump_metadata, load_metadata
 
@@ -60,7 +60,7 @@ class HadoopTableOperations:
         version, path = self._newest(self._loaded.version if self._loaded else self._start())
         if self._loaded is None or self._loaded.version != version:
             loaded = self._load(version, path)
-            self._check_uuid(loaded.metadata)
+            check_same_table(self._loaded, loaded.metadata)
             self._loaded = loaded
         return self._loaded
 
@@ -182,14 +182,6 @@ class HadoopTableOperations:
     def _load(self, version: int, path: str) -> LoadedTable:
         metadata = read_metadata(self.storage, path)
         return LoadedTable(metadata, f"{metadata.location.rstrip('/')}/metadata/{path.rpartition('/')[2]}", version)
-
-    def _check_uuid(self, metadata: TableMetadata) -> None:
-        known = self._loaded.metadata.table_uuid if self._loaded else None
-        if known and metadata.table_uuid and known != metadata.table_uuid:
-            raise CorruptMetadataError(
-                f"the table at {metadata.location} was replaced by another one while it was open: "
-                f"its uuid was {known} and is {metadata.table_uuid}"
-            )
 
     def _path(self, name: str) -> str:
         return f"{self.root}/metadata/{name}".rstrip("/")

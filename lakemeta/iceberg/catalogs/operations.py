@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from lakemeta.errors import CorruptMetadataError
+
 if TYPE_CHECKING:
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.storage.contract import Storage
@@ -23,6 +25,16 @@ class LoadedTable:
     metadata: TableMetadata
     location: str
     version: int
+
+
+def check_same_table(known: LoadedTable | None, fresh: TableMetadata) -> None:
+    """Raise CorruptMetadataError if another table took the place of the one that was loaded before."""
+    uuid = known.metadata.table_uuid if known else None
+    if uuid and fresh.table_uuid and uuid != fresh.table_uuid:
+        raise CorruptMetadataError(
+            f"the table at {fresh.location} was replaced by another one while it was open: its uuid was {uuid} and is "
+            f"{fresh.table_uuid}"
+        )
 
 
 class TableOperations(Protocol):

@@ -12,7 +12,7 @@ from lakemeta.errors import CatalogError, CommitConflictError, OptionError, Unsu
 from lakemeta.iceberg.catalogs.catalog_errors import commit_error, load_error, reason
 from lakemeta.iceberg.catalogs.difference import difference
 from lakemeta.iceberg.catalogs.hadoop import read_metadata
-from lakemeta.iceberg.catalogs.operations import LoadedTable
+from lakemeta.iceberg.catalogs.operations import LoadedTable, check_same_table
 from lakemeta.iceberg.catalogs.place import SCHEME
 from lakemeta.iceberg.catalogs.vended import Vended, storage_options
 from lakemeta.iceberg.spec.locations import store_path
@@ -39,6 +39,7 @@ class CatalogTableOperations:
         self._identifier = identifier
         self.name = identifier if isinstance(identifier, str) else ".".join(identifier)
         self._loaded: LoadedTable | None = None
+        self._known: LoadedTable | None = None
         table = self._load()
         self._vended = Vended(self._load, table) if _is_on_s3(table) else None
         self.storage, _ = open_storage(
@@ -70,7 +71,8 @@ class CatalogTableOperations:
         location = table.metadata_location
         if self._loaded is None or self._loaded.location != location:
             metadata = read_metadata(self.storage, store_path(self.storage.scheme, location))
-            self._loaded = LoadedTable(metadata, location, 0)
+            check_same_table(self._known, metadata)
+            self._known = self._loaded = LoadedTable(metadata, location, 0)
         return self._loaded
 
     def metadata_location(self, name: str) -> str:
@@ -131,9 +133,15 @@ class CatalogTableOperations:
 
     def _load(self) -> Any:
         try:
-            return self._catalog.load_table(self._identifier)
+            table = self._catalog.load_table(self._identifier)
         except Exception as error:
             raise load_error(error, self._catalog.name, self.name) from error
+        if not table.metadata_location:
+            raise UnsupportedFeatureError(
+                f"the catalog {self._catalog.name} names no metadata file of {self.name}, without which it cannot be "
+                f"read; use a catalog that keeps its tables in files"
+            )
+        return table
 
 
 def storage_of(table: Any) -> tuple[Storage, str]:
