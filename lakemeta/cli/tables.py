@@ -40,7 +40,10 @@ def inspect(table_url: str, *, common: Common) -> None:
 def why(
     table_url: str, file: str, *, settings: tuple[str, ...], where: str | None, now: str | None, common: Common
 ) -> None:
-    """Say in one sentence why FILE of TABLE stays, or would be deleted (Hudi) or rewritten (Iceberg)."""
+    """Say in one sentence why FILE of TABLE stays, or would be deleted or rewritten.
+
+    For an Iceberg table FILE may be the id of a snapshot, and options of expire-snapshots ask that service.
+    """
     from lakemeta.hudi import HudiTable
 
     table, _ = open_table(table_url, common)
@@ -50,7 +53,7 @@ def why(
             raise OptionError("--where is for Iceberg tables; leave it out for a Hudi table")
         sentence = table.why(file, options, now=moment(now))
     else:
-        sentence = table.why(file, options, where)
+        sentence = table.why(file, options, where, now=moment(now))
     if common.output == "text":
         click.echo(sentence)
     else:

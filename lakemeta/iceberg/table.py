@@ -105,14 +105,7 @@ class IcebergTable:
             CorruptMetadataError: the metadata is damaged.
         """
         found = service_named(service)
-        env = Environment() if now is None else Environment(now=lambda: now)
-        request = PlanRequest(
-            place=self.place,
-            now_ms=env.now_ms(),
-            options=options or {},
-            where=where,
-            executor=executor or LocalExecutor(),
-        )
+        request = self._request(options, where, now, executor)
         with working_on(f"plan {service} of {self.url}"):
             return self._watch.plan(PREFIX + service, lambda: self._explained(partial(found.plan, request)))
 
@@ -204,17 +197,36 @@ class IcebergTable:
         options: Mapping[str, str] | None = None,
         where: str | None = None,
         *,
+        now: datetime | None = None,
         executor: Executor | None = None,
     ) -> str:
-        """One sentence on whether a rewrite with these options would take a file, and why.
+        """One sentence on whether a service with these options would take a file or a snapshot, and why.
 
-        ``file`` is relative to the table's location, or a full location. Raises OptionError if the current snapshot
-        has no such file.
+        ``file`` is relative to the table's location, or a full location, or the id of a snapshot. Of a live file of the
+        current snapshot it is said whether a rewrite takes it; of any other, of snapshots, and with options of
+        expire-snapshots, whether it goes with what expires ``now``. Raises OptionError if no snapshot has such a file.
         """
         from lakemeta.iceberg.why import why
 
+        request = self._request(options, where, now, executor)
         with working_on(f"why {file} of {self.url}"):
-            return self._explained(lambda: why(self.place, file, options or {}, where, executor or LocalExecutor()))
+            return self._explained(lambda: why(request, file))
+
+    def _request(
+        self,
+        options: Mapping[str, str] | None,
+        where: str | None,
+        now: datetime | None,
+        executor: Executor | None,
+    ) -> PlanRequest:
+        env = Environment() if now is None else Environment(now=lambda: now)
+        return PlanRequest(
+            place=self.place,
+            now_ms=env.now_ms(),
+            options=options or {},
+            where=where,
+            executor=executor or LocalExecutor(),
+        )
 
     def _explained(self, work: Callable[[], T]) -> T:
         """Do some work; if a file is missing that the metadata names, say so, and what to do."""

@@ -1,10 +1,20 @@
-"""Says in one sentence whether a rewrite would take one file, and why (I/O: reads the current snapshot)."""
+"""Says in one sentence what a service would do with one file or snapshot, and why (I/O).
+
+With options of expire-snapshots, of snapshots, and of files that are not live in the current one, expire-snapshots is
+asked; otherwise rewrite-data-files.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from lakemeta.errors import OptionError
+from lakemeta.iceberg.expire.options import KNOWN
+from lakemeta.iceberg.expire.planner import EXPIRE_SNAPSHOTS
+from lakemeta.iceberg.expire.why import why_file, why_snapshot
 from lakemeta.iceberg.filters.expressions import TRUE
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.filters.strict import all_rows_match
@@ -17,14 +27,14 @@ from lakemeta.words import count_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakemeta.executor import Executor
-    from lakemeta.iceberg.catalogs.place import Place
     from lakemeta.iceberg.filters.expressions import Expression
     from lakemeta.iceberg.manifests.entries import DataFile
     from lakemeta.iceberg.rewrite.verdict import Reason
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
-    from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
+    from lakemeta.iceberg.service.requests import PlanRequest
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
+_SNAPSHOT: Final = re.compile("-?[0-9]{1,19}")
 
 _SENTENCES: Final[Mapping[Reason, str]] = {
     "too small": "its {bytes} bytes are below min-file-size-bytes ({least})",
@@ -44,23 +54,38 @@ _SENTENCES: Final[Mapping[Reason, str]] = {
 }
 
 
-def why(place: Place, file: str, options: Mapping[str, str], where: str | None, executor: Executor) -> str:
-    """One sentence on a data or delete file of the current snapshot.
+def why(request: PlanRequest, what: str) -> str:
+    """One sentence on a snapshot, given by its id, or a file.
 
-    Raises OptionError if the snapshot has no such file.
+    Raises OptionError if no snapshot has such a file.
     """
+    place, options = request.place, request.options
     metadata = place.operations.refresh().metadata
+    if _SNAPSHOT.fullmatch(what):
+        request.refuse_where(EXPIRE_SNAPSHOTS)
+        return why_snapshot(request, int(what))
+    path = what if what.startswith("/") or ":/" in what else f"{metadata.location.rstrip('/')}/{what}"
+    if not options.keys().isdisjoint(KNOWN):
+        request.refuse_where(EXPIRE_SNAPSHOTS)
+        return f"{what} {why_file(request, path)}"
+    return _of_rewrite(request, metadata, what, path)
+
+
+def _of_rewrite(request: PlanRequest, metadata: TableMetadata, file: str, path: str) -> str:
+    place, options, where, executor = request.place, request.options, request.where, request.executor
+    storage = place.operations.storage
     job = JobOptions.parse(options)
     planner = planner_of(options, metadata)
     head = branch_head(metadata, job.branch, "rewrite data files")
-    path = file if file.startswith("/") or ":/" in file else f"{metadata.location.rstrip('/')}/{file}"
     if head is None:
         raise OptionError(f"{file} is no file of {place.url}: the table is empty")
     expression = TRUE if where is None else parse_where(where, metadata.schema)
-    tasks = list(scan(place.operations.storage, metadata, head, executor))
+    tasks = list(scan(storage, metadata, head, executor))
     if _task(tasks, path) is None:
-        return f"{file} {_delete_file(place, metadata, head, path, tasks, executor)}"
-    selected = tasks if where is None else list(scan(place.operations.storage, metadata, head, executor, expression))
+        is_delete = any(e.data_file.file_path == path for e in live_deletes(storage, metadata, head, executor))
+        found = _delete_file(path, tasks) if is_delete else why_file(attrs.evolve(request, options={}), path)
+        return f"{file} {found}"
+    selected = tasks if where is None else list(scan(storage, metadata, head, executor, expression))
     task = _task(selected, path)
     if task is None:
         return f"{file} stays: no row of it can match the filter"
@@ -83,17 +108,7 @@ def _matching(file: DataFile, metadata: TableMetadata, where: Expression) -> str
     return "; some of its rows may not match the filter, and whole files are rewritten"
 
 
-def _delete_file(
-    place: Place,
-    metadata: TableMetadata,
-    head: Snapshot,
-    path: str,
-    tasks: list[FileScanTask],
-    executor: Executor,
-) -> str:
-    deletes = live_deletes(place.operations.storage, metadata, head, executor)
-    if not any(entry.data_file.file_path == path for entry in deletes):
-        raise OptionError(f"{path} is no live file of snapshot {head.snapshot_id}; give a path that the table lists")
+def _delete_file(path: str, tasks: list[FileScanTask]) -> str:
     applied = sum(any(delete.file_path == path for delete in task.deletes) for task in tasks)
     if applied:
         return f"stays: it is a delete file that applies to {applied} data files, and goes once none is left"

@@ -21,7 +21,7 @@ _LEVELS: Final[Mapping[str, Level]] = {
     "metadata_only": "metadata",
     "all": "all",
 }
-_KNOWN: Final = (
+KNOWN: Final = (
     "older_than",
     "retain_last",
     "max_concurrent_deletes",
@@ -54,7 +54,7 @@ class ExpireOptions:
         ``max_concurrent_deletes`` and ``stream_results`` are checked and change nothing. Raises OptionError, in
         Iceberg's words where it has any.
         """
-        reject_unknown(options, _KNOWN)
+        reject_unknown(options, KNOWN)
         retain_last = small(options, "retain_last", None)
         least = f"Number of snapshots to retain must be at least 1, cannot be: {retain_last}"
         check(retain_last is None or retain_last >= 1, least)
