@@ -55,6 +55,43 @@ def files(session: SparkSession, *, table: str) -> list[Json]:
         tasks.close()
 
 
+def partition_statistics(session: SparkSession, *, table: str, snapshot_id: int) -> list[list[int]]:
+    """What a scan of a snapshot's partition statistics gives: spec, data records and data files of each partition."""
+    rows = load(session, table).newPartitionStatisticsScan().useSnapshot(snapshot_id).scan()
+    return [[row.specId(), row.dataRecordCount(), row.dataFileCount()] for row in each(rows)]
+
+
+def remove_partition_statistics(session: SparkSession, *, table: str, snapshot_id: int) -> None:
+    """Take a snapshot's partition statistics out of the metadata."""
+    load(session, table).updatePartitionStatistics().removePartitionStatistics(snapshot_id).commit()
+
+
+def table_statistics(session: SparkSession, *, table: str) -> list[list[Any]]:
+    """Of each blob of the current snapshot's table statistics: its column, its ndv, and its sketch's bytes in hex."""
+    loaded = load(session, table)
+    iceberg = session._jvm.org.apache.iceberg
+    current = loaded.currentSnapshot().snapshotId()
+    (file,) = [found for found in loaded.statisticsFiles() if found.snapshotId() == current]
+    source = loaded.io().newInputFile(file.path())
+    reader = iceberg.puffin.Puffin.read(source).withFileSize(file.fileSizeInBytes())
+    reader = reader.withFooterSize(file.fileFooterSizeInBytes()).build()
+    try:
+        blobs = reader.fileMetadata().blobs()
+        return [_sketch(session, pair) for pair in each(reader.readAll(blobs))]
+    finally:
+        reader.close()
+
+
+def _sketch(session: SparkSession, pair: Any) -> list[Any]:
+    """Heapified by the engine's DataSketches, so that it has read every hash."""
+    blob, buffer = pair.first(), pair.second()
+    iceberg = session._jvm.org.apache.iceberg
+    data = iceberg.util.ByteBuffers.toByteArray(buffer)
+    shaded = iceberg.shaded.org.apache.datasketches
+    sketch = shaded.theta.CompactSketch.heapify(shaded.memory.Memory.wrap(data))
+    return [blob.inputFields()[0], int(blob.properties()["ndv"]), bytes(sketch.toByteArray()).hex()]
+
+
 def plans(session: SparkSession, *, table: str, asked: list[Json]) -> list[Json]:
     """What BinPackRewriteFilePlanner answers to each pair of options and filter."""
     loaded = load(session, table)
@@ -148,4 +185,5 @@ def file_json(session: SparkSession, table: Any, file: Any) -> Json:
     }
 
 
-CALLS = {call.__name__: call for call in (append, delete_rows, remove, files, plans)}
+_STATISTICS = (partition_statistics, remove_partition_statistics, table_statistics)
+CALLS = {call.__name__: call for call in (append, delete_rows, remove, files, plans, *_STATISTICS)}
