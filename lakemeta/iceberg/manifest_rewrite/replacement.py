@@ -26,7 +26,7 @@ from lakemeta.iceberg.manifests.codec import read_manifest
 from lakemeta.iceberg.manifests.entries import EntryStatus, ManifestContent, ManifestEntry, ManifestFile
 from lakemeta.iceberg.manifests.entry_writer import EntryLayout
 from lakemeta.iceberg.manifests.lines import check_snapshots
-from lakemeta.iceberg.manifests.raw_copy import read_to_move
+from lakemeta.iceberg.manifests.raw_copy import holds_moved
 from lakemeta.iceberg.spec.table_metadata import MAIN_BRANCH
 
 if TYPE_CHECKING:
@@ -170,26 +170,26 @@ def _check_written(
     data: bytes, manifest: ManifestFile, entries: Sequence[ManifestEntry], metadata: TableMetadata
 ) -> None:
     """Raise CorruptMetadataError unless the bytes of a manifest hold just these entries, in this order."""
-    spec_id = manifest.partition_spec_id
-    spec, layout = metadata.specs_by_id[spec_id], EntryLayout.of(metadata, spec_id)
-    # All files of a list have row ids or none has; what a manifest without a first one says of them is not read.
-    has_ids = any(entry.data_file.first_row_id is not None for entry in entries)
-    line = attrs.evolve(manifest, first_row_id=0 if has_ids else None)
+    layout = EntryLayout.of(metadata, manifest.partition_spec_id)
     if all(entry.stored is not None for entry in entries):
-        found, part = read_to_move(data, line, spec, layout.canonical), _stored
+        same = holds_moved(data, manifest.manifest_path, entries, layout.canonical)
     else:
-        found, part = read_manifest(data, line, spec), _file
-    numbers = _NUMBERS if metadata.format_version > 1 else _NUMBERS_OF_VERSION_1
-    if [(numbers(e), part(e)) for e in found] != [(numbers(e), part(e)) for e in entries]:
+        same = _holds(data, manifest, entries, metadata)
+    if not same:
         raise CorruptMetadataError(
             f"{manifest.manifest_path} would not have held the entries that it is to hold; nothing was committed"
         )
 
 
-def _stored(entry: ManifestEntry) -> object:
-    return entry.stored
+def _holds(data: bytes, manifest: ManifestFile, entries: Sequence[ManifestEntry], metadata: TableMetadata) -> bool:
+    # All files of a list have row ids or none has; what a manifest without a first one says of them is not read.
+    has_ids = any(entry.data_file.first_row_id is not None for entry in entries)
+    line = attrs.evolve(manifest, first_row_id=0 if has_ids else None)
+    found = read_manifest(data, line, metadata.specs_by_id[manifest.partition_spec_id])
+    numbers = _NUMBERS if metadata.format_version > 1 else _NUMBERS_OF_VERSION_1
+    return [(numbers(e), *_file(e)) for e in found] == [(numbers(e), *_file(e)) for e in entries]
 
 
-def _file(entry: ManifestEntry) -> object:
+def _file(entry: ManifestEntry) -> tuple[object, str]:
     """A file as a value that equals itself also where its partition has a NaN."""
     return attrs.evolve(entry.data_file, partition=()), repr(entry.data_file.partition)

@@ -111,7 +111,7 @@ def _entry_maker(
 
     def entry(row: Row) -> ManifestEntry:
         row.append(None)
-        code, snapshot, sequence, own, content, order = [_seen(row[i]) for i in repeated]
+        code, snapshot, sequence, own, content, order = [number_seen(row[i]) for i in repeated]
         records, size, first, *blob = [_number(row[i]) for i in others]
         form, key, offsets = [row[i] for i in raw]
         status = _STATUSES[code]
@@ -178,7 +178,7 @@ class _Layout:
         elif name in _PATHS:
             if kind != _PATHS[name]:
                 raise UnfamiliarError
-            self.pattern += b"(" + _VARINT + b")" if kind == "string" else b"(?:\\x00|\\x02(" + _VARINT + b"))"
+            self.pattern += b"(" + VARINT + b")" if kind == "string" else b"(?:\\x00|\\x02(" + VARINT + b"))"
             self.names.append(name)
             self.flush()
             self.steps.append(_path)
@@ -314,7 +314,7 @@ def _is_array(kind: avro.Schema) -> bool:
     )
 
 
-_VARINT: Final = rb"[\x80-\xff]*+[\x00-\x7f]"
+VARINT: Final = rb"[\x80-\xff]*+[\x00-\x7f]"
 
 
 def _length(number: int) -> bytes:
@@ -333,8 +333,8 @@ def _short_text() -> bytes:
 _PATTERNS: Final[dict[str, bytes]] = {
     "null": b"",
     "boolean": b"[\\x00\\x01]",
-    "int": _VARINT,
-    "long": _VARINT,
+    "int": VARINT,
+    "long": VARINT,
     "float": b".{4}",
     "double": b".{8}",
     "string": _short_text(),
@@ -369,7 +369,7 @@ def _number(raw: bytes | None) -> Any:
     return (zigzag >> 1) ^ -(zigzag & 1)
 
 
-_seen = lru_cache(maxsize=4096)(_number)  # for numbers that most entries of a manifest share
+number_seen = lru_cache(maxsize=4096)(_number)  # for numbers that most entries of a manifest share
 
 
 def _bytes(raw: bytes | None) -> bytes | None:
@@ -385,7 +385,7 @@ def _text(raw: bytes) -> str:
 def _longs(raw: bytes | None) -> tuple[int, ...] | None:
     if raw is None:
         return None
-    numbers = [_number(number) for number in re.findall(_VARINT, raw)]
+    numbers = [_number(number) for number in re.findall(VARINT, raw)]
     return tuple(numbers[1:-1])  # between the count and the end of the array
 
 
@@ -393,7 +393,7 @@ def _measured(
     at: Mapping[str, int], last: int, metrics: frozenset[int]
 ) -> list[tuple[int, list[_Find], Callable[[bytes], Any]]]:
     """Where in a row each map of metrics is, how columns are found in it, and what their values are."""
-    counts = [(i, _finder(i, _VARINT)) for i in sorted(metrics)]
+    counts = [(i, _finder(i, VARINT)) for i in sorted(metrics)]
     bounds = [(i, _finder(i, _PATTERNS["bytes"])) for i in sorted(metrics)]
     found: list[tuple[int, list[_Find], Callable[[bytes], Any]]]
     found = [(at.get(name, last), counts, _number) for name in _COUNTS]
@@ -403,7 +403,7 @@ def _measured(
 def _finder(field_id: int, value: bytes) -> Callable[[bytes], re.Match[bytes] | None]:
     """Finds the value of one key in a map, stepping over whole items."""
     key = re.escape(avro.write_datum('"int"', field_id))
-    return re.compile(b"%b(?:%b%b)*?%b(%b)" % (_VARINT, _VARINT, value, key, value), re.DOTALL).match
+    return re.compile(b"%b(?:%b%b)*?%b(%b)" % (VARINT, VARINT, value, key, value), re.DOTALL).match
 
 
 def _metrics(raw: bytes | None, finders: list[_Find], value: Callable[[bytes], Any]) -> dict[int, Any] | None:

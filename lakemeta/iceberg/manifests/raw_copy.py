@@ -8,15 +8,17 @@ That needs an old manifest with the very layout of the new one; entries of any o
 from __future__ import annotations
 
 import json
+import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.avro import container as avro
 from lakemeta.iceberg.manifests.codec import read_manifest
 from lakemeta.iceberg.manifests.entries import StoredFile
-from lakemeta.iceberg.manifests.fast_reader import UNFAMILIAR, UnfamiliarError, scan
+from lakemeta.iceberg.manifests.fast_reader import UNFAMILIAR, VARINT, UnfamiliarError, number_seen, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lakemeta.iceberg.manifests.entries import DataFile, ManifestEntry, ManifestFile
     from lakemeta.iceberg.spec.partitioning import PartitionSpec
@@ -34,6 +36,33 @@ def read_to_move(data: bytes, manifest: ManifestFile, spec: PartitionSpec, layou
         return list(_entries(data, manifest, spec, layout))
     except UNFAMILIAR:
         return read_manifest(data, manifest, spec)
+
+
+def holds_moved(data: bytes, path: str, entries: Sequence[ManifestEntry], layout: str) -> bool:
+    """True if a manifest holds just these entries in this order: numbers are read again, records compared as bytes.
+
+    ``entries`` carry the bytes of their files (``ManifestEntry.stored``), laid out as the canonical schema ``layout``.
+    """
+    schema, blocks = avro.read_blocks(data, path)
+    if avro.canonical(json.dumps(schema)) != layout:
+        return False
+    nullable = [field["name"] for field in schema["fields"]].index("data_file") - 1
+    head = re.compile(b"(%b)" % VARINT + b"(?:\\x00|\\x02(%b))" % VARINT * nullable).match
+    left = iter(entries)
+    for count, block in blocks:
+        end = 0
+        for entry in islice(left, count):
+            found = head(block, end)
+            numbers = (entry.status, entry.snapshot_id, entry.sequence_number, entry.file_sequence_number)
+            if found is None or tuple(map(number_seen, found.groups())) != numbers[: nullable + 1]:
+                return False
+            stored = entry.stored
+            if stored is None or not block.startswith(stored.data, found.end()):
+                return False
+            end = found.end() + len(stored.data)
+        if end != len(block):
+            return False
+    return next(left, None) is None
 
 
 def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec, layout: str) -> Iterator[ManifestEntry]:

@@ -284,3 +284,20 @@ class Losing:
 
 def avro(small: SmallTable) -> set[str]:
     return {name for name in unchanged(small) if name.endswith(".avro")}
+
+
+def test_manifests_without_partitions_are_cut_by_number(tmp_path):
+    """They are not read for a plan; each new one gets its share of the files, in their order."""
+    small = create_table(LocalStorage(), str(tmp_path / "t"))
+    for i in range(7):
+        small.append([(i, "a", 0.5)])
+    base = small.operations.refresh()
+    total = sum(m["manifest_length"] for m in TableState.local(small.root).manifests)
+    properties = {"commit.manifest.target-size-bytes": str(total // 3 + 1)}
+    small.operations.commit(base, attrs.evolve(base.metadata, properties=properties))
+    before, table = live(small), opened(small)
+    plan = table.plan(MANIFESTS)
+    assert [op.expected_outputs for op in plan.operations] == [3]
+    assert table.apply(plan).result == {"rewritten_manifests_count": 7, "added_manifests_count": 3}
+    assert live(small) == before
+    assert [m["existing_files_count"] for m in TableState.local(small.root).manifests] == [2, 2, 3]
