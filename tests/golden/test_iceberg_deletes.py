@@ -199,3 +199,44 @@ def rows_added(replayed: Replayed, before: TableState, after: TableState) -> lis
     return sorted(
         [[replayed.case.relative(row[PATH_ID]), row[POSITION_ID]] for row in after._file_rows(e)] for e in files
     )
+
+
+OLDER = ("pos_deletes_v2", "pos_deletes_partition_granularity", "v3_dv_lineage", "eq_deletes_v2")
+
+
+@pytest.mark.parametrize("name", OLDER[:2])
+def test_groups_are_those_of_the_planner(name: str, tmp_path) -> None:
+    """The recorded plans of position deletes: the same files together, with as many expected outputs."""
+    case = unpack(name, tmp_path)
+    table = IcebergTable.open(str(case.table))
+    for recorded in (plan for plan in case.plans() if plan.get("kind") == "position_deletes"):
+        plan = table.plan("rewrite-position-deletes", recorded["options"])
+        ours = {
+            (frozenset(op.inputs), op.expected_outputs, op.max_output_size, op.split_size) for op in plan.operations
+        }
+        assert ours == {
+            (
+                frozenset(file["path"] for file in group["files"]),
+                group["expected_output_files"],
+                group["max_output_file_size"],
+                group["input_split_size"],
+            )
+            for group in recorded["groups"]
+        }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OLDER)
+def test_position_deletes_of_older_cases(name: str, tmp_path) -> None:
+    """Calls on the recorded table itself: result counters and summaries agree, and no row changes."""
+    for n, (action, expected) in enumerate(unpack(name, tmp_path).actions()):
+        if "rewrite_position" not in action or expected["action"].get("chained"):
+            continue
+        replayed = Replayed(unpack(name, tmp_path / str(n)))
+        before = replayed.state()
+        _, report = replayed.call(expected)
+        after = replayed.state()
+        assert after.rows() == before.rows()
+        counts = {key: count for key, count in expected["result"][0].items() if "bytes" not in key}
+        assert {key: count for key, count in report.result.items() if "bytes" not in key} == counts
+        same_summaries(summaries(replayed, before, after), expected)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+import attrs
 import pytest
 from support.faults import Crash, FaultyStorage
 from support.iceberg_checker import TableState
@@ -32,17 +33,20 @@ SERVICES = {
 
 
 def make(root: Path, version: int) -> Path:
-    """Two partitions with deletes of every kind, some of them without use."""
-    table = create_table(LocalStorage(), str(root), partitioned=True, version=version)
+    """Two partitions with deletes of every kind, some of them without use; version 3 comes by an upgrade."""
+    table = create_table(LocalStorage(), str(root), partitioned=True)
     for start in (0, 10):
         table.append([(start + i, "a", 0.5) for i in range(3)], [(start + 5 + i, "b", 1.5) for i in range(3)])
-    if version == 2:
-        for file in table.data_files():
-            table.delete_positions(file, [1])
-        table.delete_positions(table.data_files()[0], [0, 1], scoped=False)
+    for file in table.data_files():
+        table.delete_positions(file, [1])
+    table.delete_positions(table.data_files()[0], [0, 1], scoped=False)
     table.delete_ids(7, 12, partition=("b",))
     table.delete_ids(2, partition=("a",))
     table.delete_ids(1, partition=("c",))
+    if version == 3:
+        base = table.operations.refresh()
+        table.operations.commit(base, attrs.evolve(base.metadata, format_version=3, next_row_id=0))
+        table.append([(99, "a", 0.5)])
     return root
 
 
