@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("default")]
 
-TABLES = int(os.environ.get("LAKEMETA_INTEROP_TABLES", "3"))
+TABLES = int(os.environ.get("LAKEMETA_INTEROP_TABLES", "2"))
 SEED = int(os.environ.get("LAKEMETA_INTEROP_SEED", "1"))
 ALL = {"rewrite-all": "true"}
 

@@ -124,13 +124,13 @@ def _filter(update: SnapshotUpdate, listed: Sequence[ManifestFile], work: _Work)
 
 def _filter_side(listed: Sequence[ManifestFile], removal: Removal, hints: frozenset[str], work: _Work) -> _Side:
     found = {} if removal.is_empty else _losing(listed, removal, hints, work)
-    written = [_rewritten(m, found[m.manifest_path], removal, work) if m.manifest_path in found else m for m in listed]
+    written = [_rewritten(m, found[m.manifest_path], work) if m.manifest_path in found else m for m in listed]
     removed = tuple(file for filtered in found.values() for file in filtered.removed)
     return _Side(written, removed, sum(filtered.duplicates for filtered in found.values()), len(found))
 
 
-def _rewritten(manifest: ManifestFile, filtered: Filtered, removal: Removal, work: _Work) -> ManifestFile:
-    key = ("filter", manifest.manifest_path, removal.min_sequence_number)
+def _rewritten(manifest: ManifestFile, filtered: Filtered, work: _Work) -> ManifestFile:
+    key = ("filter", manifest.manifest_path, frozenset(map(file_key, filtered.removed)))
     return work.new.write(key, work.metadata, manifest.content, manifest.partition_spec_id, filtered.entries)
 
 

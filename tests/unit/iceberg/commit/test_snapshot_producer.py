@@ -11,6 +11,7 @@ from support.iceberg_checker import TableState
 from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CommitConflictError, CorruptMetadataError, OptionError
+from lakemeta.iceberg.commit.snapshot_commit import commit_update
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.spec.metadata_json import dump_metadata
 from lakemeta.iceberg.spec.table_metadata import SnapshotRef
@@ -252,3 +253,23 @@ def test_numbers_after_which_there_is_none(tmp_path: Path, change: dict[str, int
             continue
         with pytest.raises(CorruptMetadataError, match=sentence):
             again.append(rows(10, 2))
+
+
+def test_a_second_attempt_may_remove_more(tmp_path):
+    """A manifest that an attempt wrote is taken again only if the next one removes the same files from it."""
+    table = made(tmp_path)
+    table.append(rows(0), rows(5))
+    first, second = table.data_files()
+    calls = []
+
+    def update_of(metadata) -> SnapshotUpdate:
+        calls.append(metadata)
+        removed = (first, second) if len(calls) > 1 else (first,)
+        if len(calls) == 1:
+            SmallTable(table.storage, table.root, seed=9).append(rows(10))
+        return SnapshotUpdate("delete", removed=removed, starting_snapshot_id=calls[0].current_snapshot_id)
+
+    commit_update(table.operations, update_of, table.env, None)
+    assert len(calls) == 2
+    assert [entry["data_file"]["record_count"] for entry in state(table).live(0)] == [3]
+    assert len(state(table).rows()) == 3
