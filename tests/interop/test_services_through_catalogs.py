@@ -26,9 +26,8 @@ def registered(tmp_path, small):
     return catalog, table
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("hadoop", marks=pytest.mark.slow), pytest.param("sql", marks=pytest.mark.slow), "rest"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["hadoop", "sql", "rest"])
 def test_every_service_keeps_the_rows_at_every_ref(tmp_path, kind):
     """Each finds work; after each every file of every snapshot is there, and rows at branches and tags are equal."""
     small = served_table(tmp_path / "t")
