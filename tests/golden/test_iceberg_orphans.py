@@ -194,7 +194,7 @@ def joined(case: Case, rows, options: OrphanOptions, now: datetime) -> set[str]:
             if at and at < now - timedelta(days=3) and location.startswith(f"{root}/"):
                 prefix, key = split_location(location)
                 join.listed.add(prefix, pa.array([key]), pa.array([0], pa.int64()))
-        for prefix, keys in References(operations.storage, LocalExecutor(1)).of(operations.current()):
+        for prefix, keys in References(operations.storage, LocalExecutor(1), ()).of(operations.current()):
             join.named.add(prefix, keys)
         return {orphan.path for orphan in join.orphans()} - {split_location(root)[1]}
 

@@ -99,7 +99,7 @@ class _Removal:
         executor = request.executor or LocalExecutor(options.threads)
         storage = request.place.operations.storage
         roots, _ = chosen_roots(storage, loaded.metadata, options, executor)
-        return cls(request, options, cutoff, roots, executor, References(storage, executor))
+        return cls(request, options, cutoff, roots, executor, References(storage, executor, roots))
 
     @property
     def storage(self) -> Storage:
@@ -130,7 +130,7 @@ class _Removal:
                 why = "is hidden"
             if why is not None:
                 raise StalePlanError(f"{self.storage.url(file.path)} {why}, so it is not deleted; make the plan again")
-        neighbours = neighbours_of(self.storage, loaded.metadata, self.options)
+        neighbours = neighbours_of(self.storage, loaded, self.options)
         for root in self.roots:
             neighbours.refuse_near(root.path, (f.path for f in planned if f.root is root), self.executor)
         named = self._named(planned, loaded)

@@ -5,7 +5,8 @@ Rules of this module:
 1. Hidden names are left out below each location (``names``), and so is what is behind a symbolic link.
 2. Only files that were last changed before the cutoff, in ms, are candidates. Files of unknown age never are.
 3. A location that is given by name must be there; a directory that vanishes while it is listed is empty.
-4. Names of table metadata are kept apart, whatever their age: they say whether another table lies here.
+4. What looks like table metadata is kept apart, whatever its age, hidden directories of other formats too: it says
+   whether another table lies here.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from lakemeta.storage.contract import Entry, Storage
 
 METADATA: Final = re.compile(r".*\.metadata\.json(?:\.gz)?", re.DOTALL)
+OTHER_TABLES: Final = {".hoodie": "Hudi", "_delta_log": "Delta Lake"}  # directories that their tables have
 MAX_DEPTH: Final = 2000
 _DIRECTORIES: Final = 8  # in one batch of work
 _FEW: Final = 16  # directories, which are listed from here
@@ -50,7 +52,7 @@ class Counts:
 
 @attrs.frozen
 class Chunk:
-    """Some of the files below a directory: store paths and sizes (bytes) of candidates, store paths of metadata."""
+    """Some of the files below a directory: store paths and sizes (bytes) of candidates, store paths by rule 4."""
 
     paths: pa.Array
     sizes: pa.Array
@@ -104,22 +106,28 @@ class Listing:
                 continue
             yield self._folder(entries)
 
-    def _folder(self, entries: Iterable[Entry]) -> Chunk:
+    def _folder(self, entries: Sequence[Entry]) -> Chunk:
         shown = [entry for entry in entries if not self.hidden.hide(entry.name)]
         directories = tuple(e.path for e in shown if e.is_dir and not e.is_link and is_text(e.path))
-        return attrs.evolve(self._files(e for e in shown if not e.is_dir), directories=directories)
+        others = tuple(e.path for e in entries if e.is_dir and e.name in OTHER_TABLES)
+        found = self._files(e for e in shown if not e.is_dir)
+        return attrs.evolve(found, metadata=(*found.metadata, *others), directories=directories)
 
     def _walk(self) -> Iterator[Chunk]:
         below = len(self.root) + 1
         visible = partial(_is_visible, self.hidden.hide, {}, below)
         waiting: list[Entry] = []
+        others: set[str] = set()
         for entry in self.storage.walk(self.root):
             if visible(entry.path):
                 waiting.append(entry)
+            else:
+                others.update(_other_table(entry.path, below))
             if len(waiting) >= _ROWS:
                 yield self._files(waiting)
                 waiting = []
-        yield self._files(waiting)
+        last = self._files(waiting)
+        yield attrs.evolve(last, metadata=(*last.metadata, *sorted(others)))
 
     def _files(self, entries: Iterable[Entry]) -> Chunk:
         paths, sizes, metadata = [], [], []
@@ -147,6 +155,13 @@ def _is_visible(hide: Callable[[str], bool], seen: dict[str, bool], below: int, 
             seen.clear()
         seen[folder] = not any(map(hide, folder[below:].split("/"))) if len(folder) >= below else True
     return seen[folder] and not hide(name)
+
+
+def _other_table(path: str, below: int) -> list[str]:
+    """The directory of another format's table that a hidden file lies in, if it does."""
+    parts = path[below:].split("/")[:-1]
+    at = next((at for at, part in enumerate(parts, 1) if part in OTHER_TABLES), None)
+    return [] if at is None else [path[:below] + "/".join(parts[:at])]
 
 
 def missing(location: str) -> OptionError:

@@ -7,7 +7,9 @@ Rules of this module:
 
 1. A file ``*.metadata.json`` or ``.metadata.json.gz`` that names another table's uuid, or of which no uuid can be read,
    refuses the whole removal, by name. The uuid may be said to be that of a table that was dropped.
-2. A table from before uuids is told by its location.
+   So does metadata of the table itself in a directory that is none of its metadata: a copy of the table lies there.
+2. A table from before uuids is told by its location. A Hudi or Delta Lake table is told by its ``.hoodie`` or
+   ``_delta_log``, and refuses too.
 3. In the table's own metadata directory a file is debris, and no table's, if it has no name that a writer of versions
    gives and does not even begin as JSON or gzip do, such as what a crashed commit left empty.
 """
@@ -22,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from lakemeta import unpack
-from lakemeta.errors import PathNotFoundError, UnsupportedFeatureError
-from lakemeta.iceberg.orphans.listing import METADATA
+from lakemeta.errors import PathNotFoundError, StorageError, UnsupportedFeatureError
+from lakemeta.iceberg.orphans.listing import METADATA, OTHER_TABLES
 from lakemeta.iceberg.spec.locations import same_location
 from lakemeta.json_text import parse_json
 
@@ -44,13 +46,13 @@ _VERSION: Final = re.compile(r"(?:v[0-9]+|[0-9]+-[0-9a-fA-F-]{36})(?:\.gz)?\.met
 class Neighbours:
     """Looks for metadata of other tables than the one with ``uuid`` (None: none) at ``location``.
 
-    ``folder`` is the store path of its own metadata directory, ``dropped`` are uuids of tables that are no more.
+    ``folders`` are the store paths of its own metadata directories, ``dropped`` are uuids of tables that are no more.
     """
 
     storage: Storage
     uuid: str | None
     location: str
-    folder: str
+    folders: frozenset[str]
     dropped: frozenset[str]
 
     def refuse(self, paths: Iterable[str], executor: Executor) -> None:
@@ -65,7 +67,7 @@ class Neighbours:
 
     def refuse_near(self, root: str, paths: Iterable[str], executor: Executor) -> None:
         """The same for the metadata directories beside all directories from ``root`` down to files at ``paths``."""
-        folders = {root, *(folder for path in paths for folder in _folders(root, path))}
+        folders = {root, *(folder for path in paths for folder in _between(root, path))}
         found = executor.map_batches(partial(_metadata_in, self.storage), sorted(folders), batch_size=_BATCH)
         self.refuse(sorted(set(found)), executor)
 
@@ -77,13 +79,17 @@ class Neighbours:
                 yield None
 
     def _what(self, path: str) -> str | None:
-        """What speaks against removing orphans, if the file at ``path`` does."""
-        url, head = self.storage.url(path), self.storage.read_range(path, 0, _HEAD)
+        """What speaks against removing orphans, if what lies at ``path`` does."""
+        url, other = self.storage.url(path), OTHER_TABLES.get(path.rpartition("/")[2])
+        if other is not None:
+            return f"{url} is of a {other} table, move that away"
+        head = self.storage.read_range(path, 0, _HEAD)
         if self._is_debris(path, head):
             return None
         uuid, location = self._identity(path, head)
+        own = path.rpartition("/")[0] in self.folders
         if self.uuid is not None and uuid == self.uuid:
-            return None
+            return None if own else f"{url} is of a copy of this table, move that away"
         if self.uuid is None and uuid is None and location is not None and same_location(location, self.location):
             return None
         if uuid is None:
@@ -95,7 +101,7 @@ class Neighbours:
     def _is_debris(self, path: str, head: bytes) -> bool:
         folder, _, name = path.rpartition("/")
         starts = head.lstrip()[:1] == b"{" or head[:2] == unpack.GZIP_MAGIC
-        return folder == self.folder and not starts and not _VERSION.fullmatch(name)
+        return folder in self.folders and not starts and not _VERSION.fullmatch(name)
 
     def _identity(self, path: str, head: bytes) -> tuple[str | None, str | None]:
         """The uuid and the location in a metadata file, as far as they can be read."""
@@ -124,7 +130,7 @@ def _unpacked(head: bytes) -> bytes:
         return b""
 
 
-def _folders(root: str, path: str) -> Iterator[str]:
+def _between(root: str, path: str) -> Iterator[str]:
     """The directories between ``root`` and the file, that of the file included."""
     at = path.find("/", len(root) + 1)
     while at != -1:
@@ -134,8 +140,13 @@ def _folders(root: str, path: str) -> Iterator[str]:
 
 def _metadata_in(storage: Storage, folders: Sequence[str]) -> Iterator[str]:
     for folder in folders:
+        yield from (path for path in (f"{folder}/{name}" for name in OTHER_TABLES) if storage.exists(path))
         try:
             entries = storage.list_dir(f"{folder}/metadata")
         except PathNotFoundError:
             continue
+        except StorageError as error:
+            if isinstance(error.__cause__, NotADirectoryError):
+                continue
+            raise
         yield from (entry.path for entry in entries if not entry.is_dir and METADATA.fullmatch(entry.name))

@@ -7,6 +7,8 @@ Rules of this module:
 2. All of it is read, or nothing is an orphan: a list or manifest that is missing or damaged raises. So are manifests
    of which their lines say that no file in them is live.
 3. Of a newer version only what no earlier one has told is read. A manifest never changes.
+4. On disks, a location with symbolic links on its way names the place that they lead to as well: there a listing shows
+   the file.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.iceberg.catalogs.operations import LoadedTable
     from lakemeta.iceberg.manifests.entries import ManifestFile
+    from lakemeta.iceberg.orphans.roots import Root
     from lakemeta.iceberg.spec.partitioning import PartitionSpec
     from lakemeta.iceberg.spec.table_metadata import Snapshot
     from lakemeta.storage.contract import Storage
@@ -45,6 +48,7 @@ class References:
 
     storage: Storage
     executor: Executor
+    roots: Sequence[Root]
     _snapshots: set[int] = attrs.field(factory=set)
     _manifests: set[str] = attrs.field(factory=set)
     _last: str | None = None
@@ -58,8 +62,9 @@ class References:
         if self.knows(loaded):
             return
         metadata = loaded.metadata
+        group = Grouping.of(self.storage, self.roots)
         snapshots = [s for s in metadata.snapshots if s.snapshot_id not in self._snapshots]
-        yield from grouped(_of_metadata(loaded, snapshots))
+        yield from group(_of_metadata(loaded, snapshots))
         fresh: list[ManifestFile] = []
         lists = self.executor.map_batches(partial(_read_lists, self.storage), snapshots, batch_size=_LISTS)
         for manifests in lists:
@@ -67,8 +72,8 @@ class References:
                 if manifest.manifest_path not in self._manifests:
                     self._manifests.add(manifest.manifest_path)
                     fresh.append(manifest)
-        yield from grouped(manifest.manifest_path for manifest in fresh)
-        read = partial(_read_manifests, self.storage, metadata.specs_by_id)
+        yield from group(manifest.manifest_path for manifest in fresh)
+        read = partial(_read_manifests, self.storage, group, metadata.specs_by_id)
         for named in self.executor.map_batches(read, fresh, batch_size=_MANIFESTS):
             yield from named
         self._snapshots.update(s.snapshot_id for s in snapshots)
@@ -89,13 +94,42 @@ def _of_metadata(loaded: LoadedTable, snapshots: Sequence[Snapshot]) -> Iterator
     yield from (snapshot.manifest_list for snapshot in snapshots if snapshot.manifest_list is not None)
 
 
-def grouped(locations: Iterable[str]) -> list[Named]:
-    """Locations by their prefixes."""
-    found: defaultdict[Prefix, list[str]] = defaultdict(list)
-    for location in locations:
-        prefix, path = split_location(location)
-        found[prefix].append(path)
-    return [(prefix, pa.array(paths, pa.string())) for prefix, paths in found.items()]
+@attrs.frozen
+class Grouping:
+    """Groups locations by their prefixes, by rule 4; ``links`` is the store if it has links at all.
+
+    ``roots`` are the listed directories, and where each of them lies once links are followed.
+    """
+
+    links: Storage | None
+    roots: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, storage: Storage, roots: Sequence[Root]) -> Grouping:
+        """For files of a store that may lie in some directories."""
+        if storage.scheme != "file":
+            return cls(None, ())
+        return cls(storage, tuple((root.path, storage.resolve(root.path)) for root in roots))
+
+    def __call__(self, locations: Iterable[str]) -> list[Named]:
+        """Prefixes, each with the paths under it."""
+        found: defaultdict[Prefix, list[str]] = defaultdict(list)
+        folders: dict[str, list[str]] = {}
+        for location in locations:
+            prefix, path = split_location(location)
+            found[prefix].append(path)
+            if self.links is not None:
+                folder, _, name = path.rpartition("/")
+                if folder not in folders:
+                    folders[folder] = self._aliases(self.links, folder)
+                found[prefix] += [f"{other}/{name}" for other in folders[folder]]
+        return [(prefix, pa.array(paths, pa.string())) for prefix, paths in found.items()]
+
+    def _aliases(self, storage: Storage, folder: str) -> list[str]:
+        """Other paths of the same directory: none where no links are on the way."""
+        real = storage.resolve(folder or "/")
+        below = [root + real[len(place) :] for root, place in self.roots if f"{real}/".startswith(f"{place}/")]
+        return sorted({real, *below} - {folder or "/"})
 
 
 def _read_lists(storage: Storage, snapshots: Sequence[Snapshot]) -> Iterator[tuple[ManifestFile, ...]]:
@@ -103,8 +137,8 @@ def _read_lists(storage: Storage, snapshots: Sequence[Snapshot]) -> Iterator[tup
 
 
 def _read_manifests(
-    storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]
+    storage: Storage, group: Grouping, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]
 ) -> Iterator[list[Named]]:
     stored = StoredManifests(storage, specs, LocalExecutor(threads=1))
     for entries in stored.stream(manifests, frozenset()):
-        yield grouped(entry.data_file.file_path for entry in entries if entry.is_live)
+        yield group(entry.data_file.file_path for entry in entries if entry.is_live)

@@ -77,9 +77,9 @@ class Search:
             uuids = unfinished_uuids(self.storage, metadata_directory(self.storage, metadata))
             loaded = self.place.operations.refresh()
             known = {store_path(self.storage.scheme, location) for location in known_metadata(loaded)}
-            neighbours = neighbours_of(self.storage, loaded.metadata, self.options)
+            neighbours = neighbours_of(self.storage, loaded, self.options)
             neighbours.refuse(sorted(set(tables) - known), self.executor)
-            for prefix, keys in References(self.storage, self.executor).of(loaded):
+            for prefix, keys in References(self.storage, self.executor, self.roots).of(loaded):
                 join.named.add(prefix, keys)
             found, reasons = self._sift(join.orphans(), Spared.of(loaded.metadata, uuids))
         if self.options.inventory is not None:
@@ -124,10 +124,12 @@ class Search:
         return [orphan for orphan in self.executor.map_batches(look, found, batch_size=_STATS) if orphan is not None]
 
 
-def neighbours_of(storage: Storage, metadata: TableMetadata, options: OrphanOptions) -> Neighbours:
+def neighbours_of(storage: Storage, loaded: LoadedTable, options: OrphanOptions) -> Neighbours:
     """The guard against other tables in the directories of this one."""
-    folder = metadata_directory(storage, metadata)
-    return Neighbours(storage, metadata.table_uuid, metadata.location, folder, options.foreign_uuids)
+    metadata, own = loaded.metadata, {metadata_directory(storage, loaded.metadata)}
+    own.add(f"{store_path(storage.scheme, metadata.location).rstrip('/')}/metadata")
+    own.update(store_path(storage.scheme, location).rpartition("/")[0] for location in known_metadata(loaded))
+    return Neighbours(storage, metadata.table_uuid, metadata.location, frozenset(own), options.foreign_uuids)
 
 
 def metadata_directory(storage: Storage, metadata: TableMetadata) -> str:

@@ -29,6 +29,7 @@ from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
 from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifests.entries import ManifestFile
 from lakemeta.iceberg.orphans import apply, spool
 from lakemeta.iceberg.spec.metadata_json import dump_metadata
 from lakemeta.iceberg.spec.table_metadata import MetadataLogEntry
@@ -515,3 +516,53 @@ def test_edited_plans_take_nothing_hidden(small):
     with pytest.raises(StalePlanError, match=r"data/_temporary/x is hidden"):
         applied(small, edited(planned(small), "data/_temporary/x"))
     assert hidden.exists()
+
+
+def test_other_formats_and_copies_refuse(small):
+    """A Hudi or Delta Lake table below, whose metadata is hidden, and a copy of this table are none of its orphans."""
+    plant(small, "data/x")
+    plan = planned(small)
+    own = dump_metadata(small.metadata)
+    for name, words in (
+        ("nested/.hoodie/hoodie.properties", r"nested/.hoodie is of a Hudi table"),
+        ("_delta_log/0.json", r"_delta_log is of a Delta Lake table"),
+        ("backup/metadata/v1.metadata.json", r"v1.metadata.json is of a copy of this table"),
+    ):
+        path = plant(small, name, content=own)
+        for flat in ("true", "false"):
+            with pytest.raises(UnsupportedFeatureError, match=words):
+                planned(small, prefix_listing=flat)
+        with pytest.raises(UnsupportedFeatureError, match=words):
+            applied(small, edited(plan, f"{name.partition('/')[0].replace('_delta_log', 'data')}/y"))
+        path.unlink()
+        path.parent.rmdir()
+    assert applied(small, plan).deleted_files == 1
+
+
+def test_files_that_are_named_through_links_stay(tmp_path):
+    """A table reached by a link names its files so, or by the place that the link leads to: both are the same file."""
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    small = create_table(LocalStorage(), str(tmp_path / "link" / "t"))
+    small.append([(1, "a", 0.5)])
+    small.append([(2, "a", 0.5)])
+    inner, data = tmp_path / "link/t/inner", small.write([(3, "a", 0.5)])
+    inner.symlink_to(real / "t" / "data")
+    small.update(SnapshotUpdate("append", (attrs.evolve(data, file_path=f"{inner}/{Path(data.file_path).name}"),)))
+    other = small.write([(4, "a", 0.5)])
+    name = Path(other.file_path).name
+    small.update(SnapshotUpdate("append", (attrs.evolve(other, file_path=f"{real}/t/data/{name}"),)))
+    age(real)
+    assert planned(small).is_empty
+    plan = planned(small)
+    for file in (data, other):
+        with pytest.raises(StalePlanError, match="the table names"):
+            applied(small, edited(plan, os.path.relpath(file.file_path, small.root)))
+
+
+def test_no_manifest_is_taken_for_empty(small, monkeypatch):
+    """A line that counts no files does not make orphans of those in the manifest."""
+    plant(small, "data/x")
+    monkeypatch.setattr(ManifestFile, "may_have_live_files", property(lambda _: False))
+    assert names(planned(small)) == ["data/x"]
