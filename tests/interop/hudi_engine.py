@@ -6,6 +6,7 @@ that the engine writes. The worker runs in UTC unless it is told another zone, s
 
 from __future__ import annotations
 
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,11 @@ class HudiEngineTable:
             **{f"hoodie.{kind}.shuffle.parallelism": "1" for kind in ("insert", "upsert", "bulkinsert", "delete")},
             **options,
         }
+
+    def twin(self, base: Path) -> HudiEngineTable:
+        """A copy of the table at another directory, which is made."""
+        shutil.copytree(self.base, base)
+        return self.at(base)
 
     def at(self, base: Path) -> HudiEngineTable:
         """The same table as a copy of it at another directory."""

@@ -6,7 +6,6 @@ rows, it decodes our clean, it goes on writing and cleaning, and it finishes wha
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,13 +54,13 @@ def originals(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> dict[
 @pytest.fixture(params=[False, True], ids=["cow", "mor"])
 def written(request: pytest.FixtureRequest, originals: dict[bool, HudiEngineTable], tmp_path: Path) -> HudiEngineTable:
     """A table with rewritten, replaced, dropped and (merge on read) compacted file groups."""
-    return twin(originals[request.param], tmp_path / "t")
+    return originals[request.param].twin(tmp_path / "t")
 
 
 @pytest.fixture
 def written_cow(originals: dict[bool, HudiEngineTable], tmp_path: Path) -> HudiEngineTable:
     """The same, copy on write only."""
-    return twin(originals[False], tmp_path / "t")
+    return originals[False].twin(tmp_path / "t")
 
 
 def write_history(table: HudiEngineTable) -> None:
@@ -96,16 +95,10 @@ def planned(plan: Plan) -> set[str]:
     return {delete.path for delete in plan.deletes()}
 
 
-def twin(table: HudiEngineTable, base: Path) -> HudiEngineTable:
-    """A copy of the table at another place."""
-    shutil.copytree(table.base, base)
-    return table.at(base)
-
-
 @pytest.mark.parametrize("options", [COMMITS_2, VERSIONS_1], ids=["commits", "versions"])
 def test_we_delete_what_the_engine_would(written: HudiEngineTable, options: dict[str, str], tmp_path: Path) -> None:
     """Of two copies of a table, one cleaned by us and one by the engine, the same files are left."""
-    theirs = twin(written, tmp_path / "theirs")
+    theirs = written.twin(tmp_path / "theirs")
     decided = theirs.clean(engine_options(options))
     table = HudiTable.open(str(written.base))
     report = table.apply(table.plan_clean(options))
@@ -256,11 +249,18 @@ def test_the_engine_goes_on_after_our_rollback(written: HudiEngineTable) -> None
     assert written.rows() == rows
 
 
+@pytest.fixture(scope="module")
+def original_with_metadata_table(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> HudiEngineTable:
+    """A copy on write table with a metadata table."""
+    table = HudiEngineTable(engine, tmp_path_factory.mktemp("original") / "t", metadata=True)
+    write_history(table)
+    return table
+
+
 @pytest.mark.parametrize("how", ["applied", "scheduled"])
-def test_a_metadata_table_stays_true(engine: Engine, tmp_path: Path, how: str) -> None:
+def test_a_metadata_table_stays_true(original_with_metadata_table: HudiEngineTable, tmp_path: Path, how: str) -> None:
     """With a metadata table, after our clean or the engine's of our plan, the engine lists what the disk has."""
-    written = HudiEngineTable(engine, tmp_path / "t", metadata=True)
-    write_history(written)
+    written = original_with_metadata_table.twin(tmp_path / "t")
     rows = written.rows()
     table = HudiTable.open(str(written.base))
     plan = table.plan_clean(COMMITS_2)

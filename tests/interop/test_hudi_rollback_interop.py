@@ -6,7 +6,7 @@ writing, cleans, lists files through its metadata table, and finishes a rollback
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -38,16 +38,27 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield engine
 
 
-@pytest.fixture(params=["cow", "mor", "cow with metadata table", "mor with metadata table"])
-def table(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> HudiEngineTable:
-    """A table of three commits and a fourth that died, after updates and a new partition; ``kept`` are its rows."""
+@pytest.fixture(scope="module", params=["cow", "mor", "cow with metadata table", "mor with metadata table"])
+def original(
+    request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[HudiEngineTable, list[list[Any]]]:
+    """A table of three commits and a fourth that died, after updates and a new partition, and the rows of before."""
     mor, metadata = "mor" in request.param, "metadata" in request.param
-    table = HudiEngineTable(engine, tmp_path / "t", mor=mor, metadata=metadata)
+    table = HudiEngineTable(engine, tmp_path_factory.mktemp("original") / "t", mor=mor, metadata=metadata)
     table.write("insert", ROWS)
     table.write("upsert", ROWS[:1])
     table.write("upsert", ROWS[1:])
-    table.kept = table.rows()
+    kept = table.rows()
     table.crash_write([*ROWS[:2], ("x", "p9")])
+    return table, kept
+
+
+@pytest.fixture
+def table(original: tuple[HudiEngineTable, list[list[Any]]], tmp_path: Path) -> HudiEngineTable:
+    """A copy of that table; ``kept`` are the rows from before the failed write."""
+    written, kept = original
+    table = written.twin(tmp_path / "t")
+    table.kept = kept
     return table
 
 
