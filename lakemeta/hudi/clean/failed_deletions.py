@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.clean.partitions import plan_partitions
-from lakemeta.hudi.files.layout import METADATA_FOLDER
 from lakemeta.hudi.timeline.action_metadata import decode_failed_deletes
 from lakemeta.hudi.timeline.loading import InstantReader
-from lakemeta.paths import inside
+from lakemeta.hudi.view.named_files import check_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,7 +54,7 @@ def read_failures(place: Place, state: TableState, executor: Executor) -> dict[s
     failures: dict[str, dict[str, str]] = {}
     for instant, failed in reader.decode_active(whole, decode_failed_deletes):
         for partition, names in failed.items():
-            _check_partition(place, instant, partition)
+            check_partition(place.root, partition, f"clean {instant}")
             failures.setdefault(partition, {}).update((name, instant) for name in names)
     return failures
 
@@ -70,12 +68,3 @@ def still_there(
     for row in plan_partitions(place.storage, place.root, context, executor, sorted(failures), explain=True):
         named = failures[row.partition]
         yield from (FailedDeletion(row.partition, file, named[file.name]) for file in row.files if file.name in named)
-
-
-def _check_partition(place: Place, instant: str, partition: str) -> None:
-    if partition:
-        inside(place.root, f"{place.root}/{partition}")
-    if partition.partition("/")[0].lower() == METADATA_FOLDER:
-        raise CorruptMetadataError(
-            f"clean {instant} names files in {partition}, the table's own metadata; nothing was done"
-        )

@@ -13,7 +13,8 @@ from lakemeta.deletion import Links
 from lakemeta.errors import LakemetaError, StorageError
 from lakemeta.executor import nearby
 from lakemeta.hudi.clean.partitions import left_out, plan_files
-from lakemeta.hudi.view.listing import behind_link, check_partition
+from lakemeta.hudi.view.listing import behind_link
+from lakemeta.hudi.view.named_files import check_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -17,12 +17,12 @@ from lakemeta.hudi.view.listing import (
     Subdirectories,
     behind_link,
     below,
-    check_partition,
     descend,
     directory_of,
     is_partition,
     list_partition,
 )
+from lakemeta.hudi.view.named_files import check_partition
 from lakemeta.paths import is_text
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ Rules of this module:
 2. Unlike Hudi, a directory that is a symbolic link, or lies behind one, is left out and reported: what is behind it may
    belong to another table, may be a partition of this one by another name, or may be a circle. So is a directory with a
    ``.hoodie`` of its own, which is another table.
-3. A partition is named by a path relative to the table without empty, ``.`` or ``..`` parts, outside ``.hoodie``.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from lakemeta.errors import CorruptMetadataError, PathNotFoundError
+from lakemeta.errors import PathNotFoundError
 from lakemeta.executor import nearby
 from lakemeta.hudi.files.layout import METADATA_FOLDER, PROPERTIES
 from lakemeta.hudi.files.names import is_partition_metadata
-from lakemeta.paths import relative
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -114,11 +112,3 @@ def below(directory: str, entries: Sequence[Entry]) -> Iterator[LeftOut | Subdir
 def behind_link(directory: str) -> LeftOut:
     """What is left out because of a link."""
     return LeftOut(directory, f"{directory} is a symbolic link or lies behind one")
-
-
-def check_partition(root: str, partition: str) -> None:
-    """Raise CorruptMetadataError unless metadata may name a partition so (rule 3)."""
-    if partition and METADATA_FOLDER in relative(root, f"{root}/{partition}").split("/"):
-        raise CorruptMetadataError(
-            f"the table's metadata names the partition {partition!r}, which lies in a {METADATA_FOLDER}; restore it"
-        )

@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from lakemeta.hudi.files.names import BaseFile, LogFile
 
 
+def check_partition(root: str, partition: str, what: str = "the table's metadata") -> str:
+    """The store path of a partition that ``what`` names, which is a path relative to the table.
+
+    Raises CorruptMetadataError for one with empty, ``.`` or ``..`` parts, or with ``.hoodie`` in any case of letters.
+    """
+    if not partition:
+        return root
+    if METADATA_FOLDER in partition.lower().split("/"):  # some stores take upper case for the same
+        raise CorruptMetadataError(f"{what} reaches into {partition}, the table's own metadata; nothing was done")
+    return inside(root, f"{root}/{partition}")
+
+
 @attrs.frozen
 class NamedFiles:
     """The checks of one plan, which is called ``what`` in messages ("the clean plan").
@@ -42,13 +54,7 @@ class NamedFiles:
 
     def folder(self, partition: str) -> str:
         """The store path of a partition; raises CorruptMetadataError if it is none that a plan may name."""
-        if not partition:
-            return self.root
-        if METADATA_FOLDER in partition.lower().split("/"):  # some stores take upper case for the same
-            raise CorruptMetadataError(
-                f"{self.what} reaches into {partition}, the table's own metadata; nothing was done"
-            )
-        return inside(self.root, f"{self.root}/{partition}")
+        return check_partition(self.root, partition, self.what)
 
     def file(self, partition: str, folder: str, path: str) -> BaseFile | LogFile:
         """The data file at a store path that is listed under a partition, whose path is ``folder``.

@@ -170,7 +170,7 @@ def test_only_what_the_rules_let_go_goes(table: TableFiles) -> None:
     assert make_plan(table).is_empty
 
 
-@pytest.mark.parametrize("partition", ["..", "../other", "/p1", ".hoodie/metadata/files", ".HOODIE"])
+@pytest.mark.parametrize("partition", ["..", "../other", "/p1", ".hoodie/metadata/files", ".HOODIE", "p1/.hoodie/x"])
 def test_partitions_that_are_not_the_tables(table: TableFiles, partition: str) -> None:
     """Nothing is listed there, and nothing planned."""
     failed_clean(table, 3.6, {partition: ["x"]})
