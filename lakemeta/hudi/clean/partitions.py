@@ -44,7 +44,7 @@ class FileRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """One planned partition; ``drop`` if its directory goes, ``note`` for a person; ``left_out`` by rule 2."""
+    """One planned partition; ``drop`` if its directory goes, ``note`` for a person; ``left_out`` (listing, rule 2)."""
 
     partition: str
     drop: bool

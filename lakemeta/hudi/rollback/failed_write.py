@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline.instants import Instant
     from lakemeta.hudi.timeline.rollback_metadata import RollbackPlan
 
-    _Listed = Mapping[str, Mapping[str, int]]  # partition -> file name -> bytes
-
 
 @attrs.frozen
 class FailedWrite:
