@@ -31,10 +31,10 @@ from lakemeta.iceberg.manifests.entries import (
 )
 from lakemeta.iceberg.manifests.lines import check_snapshots
 from lakemeta.iceberg.rows.row_account import check_replaced
-from lakemeta.iceberg.spec.json_object import LONG_MAX
 from lakemeta.iceberg.spec.metadata_update import add_snapshot
 from lakemeta.iceberg.spec.properties import int_property
 from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
+from lakemeta.typed_text import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -24,9 +24,9 @@ from lakemeta.iceberg.manifests.entries import (
 )
 from lakemeta.iceberg.manifests.entry_writer import LISTS, MAPS, OTHERS, EntryLayout
 from lakemeta.iceberg.spec import values
-from lakemeta.iceberg.spec.json_object import LONG_MAX
 from lakemeta.iceberg.spec.partitioning import PartitionSpec, spec_fields_to_json
 from lakemeta.iceberg.spec.schema import Schema, schema_to_json
+from lakemeta.typed_text import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -41,7 +41,7 @@ class ReadManifests(Protocol):
         """Everything if ``metrics`` is None (``codec.read_manifest``), else what planning needs of files.
 
         That is, of data files, with metrics of those columns (``fast_reader.scan_manifest``); of delete files
-        (``deletes.scan_delete_manifest``).
+        (``delete_entries.scan_delete_manifest``).
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.typed_text import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 Json = Any
 T = TypeVar("T")
 
-LONG_MAX: Final = 2**63 - 1
 _NAMES: Final = {
     int: "a whole number",
     str: "a string",
