@@ -14,7 +14,8 @@ import attrs
 import pyarrow as pa
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.varint import read_varint, write_varint
+from lakemeta.protobuf import read_fields, write_fields
+from lakemeta.varint import read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,10 +75,10 @@ class OrcFile:
     def stripe(self, number: int) -> Stripe:
         """A stripe's own footer."""
         try:
-            told = _message(_bytes(self.footer[_STRIPES][number]))
-            start = _int(told, 1)
-            end = start + _int(told, 2) + _int(told, 3)
-            packed = _read(self.source, end, _int(told, 4))
+            stripe = _message(_bytes(self.footer[_STRIPES][number]))
+            start = _int(stripe, 1)
+            end = start + _int(stripe, 2) + _int(stripe, 3)
+            packed = _read(self.source, end, _int(stripe, 4))
             footer = _message(_unpacked(packed, self.postscript, self.where))
             streams: dict[tuple[int, int], tuple[int, int]] = {}
             for part in footer.get(1, []):
@@ -151,33 +152,14 @@ def _read(source: BinaryIO, start: int, length: int) -> bytes:
 
 def _message(data: bytes) -> Message:
     found: Message = {}
-    at = 0
-    while at < len(data):
-        key, at = read_varint(data, at)
-        value: int | bytes
-        if key & 7 == 0:
-            value, at = read_varint(data, at)
-        else:
-            size, at = read_varint(data, at) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], at)
-            value = data[at : at + size]
-            at += size
-        found.setdefault(key >> 3, []).append(value)
+    for number, value in read_fields(data, fixed=True):
+        found.setdefault(number, []).append(value)
     return found
 
 
 def _dumped(message: Message) -> bytes:
     """A message whose values are ints, texts and messages: what footers have."""
-    out = bytearray()
-    for number, parts in sorted(message.items()):
-        for part in parts:
-            if isinstance(part, int):
-                write_varint(out, number << 3)
-                write_varint(out, part)
-            else:
-                write_varint(out, number << 3 | 2)
-                write_varint(out, len(part))
-                out += part
-    return bytes(out)
+    return write_fields((number, part) for number, parts in sorted(message.items()) for part in parts)
 
 
 def _int(message: Message, number: int) -> int:

@@ -11,16 +11,13 @@ from __future__ import annotations
 import struct
 import zlib
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from lakemeta import unpack
 from lakemeta.errors import CorruptMetadataError
-from lakemeta.varint import read_varint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from lakemeta.protobuf import read_fields
 
 TRAILER_SIZE: Final = 4096
 TRAILER_MAGIC: Final = b'TRABLK"$'
@@ -155,31 +152,12 @@ def _row(key: bytes) -> bytes:
 
 def protobuf_ints(message: bytes) -> dict[int, int]:
     """The varint fields of a protobuf message by number; raises ValueError or IndexError if it is none."""
-    return {number: value for number, value in _protobuf_fields(message) if isinstance(value, int)}
+    return {number: value for number, value in read_fields(message) if isinstance(value, int)}
 
 
 def protobuf_bytes(message: bytes, number: int) -> list[bytes]:
     """The values of a repeated bytes field; raises ValueError or IndexError if it is no protobuf message."""
-    return [v for n, v in _protobuf_fields(message) if n == number and isinstance(v, bytes)]
-
-
-def _protobuf_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of each field: varints as int, strings and messages as bytes."""
-    position = 0
-    while position < len(message):
-        tag, position = read_varint(message, position)
-        kind = tag & 7
-        if kind == 0:
-            value, position = read_varint(message, position)
-            yield tag >> 3, value
-        elif kind == 2:
-            length, position = read_varint(message, position)
-            if position + length > len(message):
-                raise ValueError("a field runs past the end")
-            yield tag >> 3, message[position : position + length]
-            position += length
-        else:
-            raise ValueError(f"wire type {kind} is not used here")
+    return [v for n, v in read_fields(message) if n == number and isinstance(v, bytes)]
 
 
 def read_hadoop_vint(data: bytes, position: int) -> tuple[int, int]:

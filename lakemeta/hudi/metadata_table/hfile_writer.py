@@ -1,12 +1,10 @@
 """Writing HFile version 3, in the form that every Hudi release reads.
 
-- Index entries and ``hfile.LASTKEY`` carry the full cell key. Hudi's own writer leaves out the cell suffix,
-and then
+- Index entries and ``hfile.LASTKEY`` carry the full cell key. Hudi's own writer leaves out the cell suffix, and then
   HBase's reader (Hudi up to 0.14, other engines) fails every seek; Hudi's own reader takes both.
-- Blocks end once they hold 64 KiB. Hudi's reader stops iterating a block 4 bytes per 16 KiB before its end,
-so in a
-  larger block a short last entry would be lost without a word; closing a block right after the entry that
-  fills it keeps the last entry longer than that.
+- Blocks end once they hold 64 KiB. Hudi's reader stops iterating a block 4 bytes per 16 KiB before its end, so in a
+  larger block a short last entry would be lost without a word; closing a block right after the entry that fills it
+  keeps the last entry longer than that.
 - Checksums are of type NULL (zeros), as Hudi's own writer has it; the gzip streams carry CRC32s of their own.
 """
 
@@ -29,6 +27,7 @@ from lakemeta.hudi.metadata_table.hfile_format import (
     TRAILER_SIZE,
     IndexEntry,
 )
+from lakemeta.protobuf import write_fields
 from lakemeta.varint import write_varint
 
 if TYPE_CHECKING:
@@ -151,27 +150,15 @@ def _index_entry(entry: IndexEntry) -> bytes:
 
 
 def _file_info(info: Mapping[str, bytes]) -> bytes:
-    pairs = (_protobuf([(1, key.encode()), (2, value)]) for key, value in info.items())
-    message = _protobuf([(1, pair) for pair in pairs])
+    pairs = (write_fields([(1, key.encode()), (2, value)]) for key, value in info.items())
+    message = write_fields([(1, pair) for pair in pairs])
     return b"PBUF" + _with_length(message)
 
 
 def _trailer(fields: Iterable[tuple[int, int | bytes]]) -> bytes:
-    message = _protobuf(fields)
+    message = write_fields(fields)
     head = TRAILER_MAGIC + _with_length(message)
     return head.ljust(TRAILER_SIZE - 4, b"\0") + struct.pack(">I", MAJOR_VERSION)
-
-
-def _protobuf(fields: Iterable[tuple[int, int | bytes]]) -> bytes:
-    out = bytearray()
-    for number, value in fields:
-        if isinstance(value, int):
-            write_varint(out, number << 3)
-            write_varint(out, value)
-        else:
-            write_varint(out, number << 3 | 2)
-            out += _with_length(value)
-    return bytes(out)
 
 
 def _with_length(data: bytes) -> bytes:
