@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakemeta.deletion import Door
 from lakemeta.hudi.files.layout import HEARTBEAT_FOLDER, LOCK_NAME, MARKER_FOLDER, METADATA_TABLE, PROPERTIES
+from lakemeta.hudi.files.names import BLOCK_TOKEN
 
 if TYPE_CHECKING:
     from lakemeta.storage import Storage
@@ -55,7 +56,7 @@ def emptied_door(storage: Storage, root: str) -> Door:
 
 def block_door(storage: Storage, root: str) -> Door:
     """The door for new log files that hold a rollback block."""
-    return Door(storage, root, rf"(?:{_DATA}/)?\.[^/]+_{_INSTANT}\.log\.[0-9]+_1-0-1")
+    return Door(storage, root, rf"(?:{_DATA}/)?\.[^/]+_{_INSTANT}\.log\.[0-9]+_{escape(BLOCK_TOKEN)}")
 
 
 def lock_door(storage: Storage, path: str) -> Door:

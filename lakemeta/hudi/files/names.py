@@ -13,6 +13,7 @@ import attrs
 
 BASE_SUFFIX: Final = ".parquet"
 PARTITION_METADATA: Final = ".hoodie_partition_metadata"
+BLOCK_TOKEN: Final = "1-0-1"  # noqa: S105 - HoodieLogFormat.UNKNOWN_WRITE_TOKEN, of log files with a rollback block
 _LOG: Final = re.compile(
     r"\.(?P<file_id>.+)_(?P<instant>.*)\.(?P<kind>log|archive)\.(?P<version>\d+)"
     r"(?:_(?P<token>(?:\d+-\d+-\d+)?)(?P<cdc>\.cdc)?)?"

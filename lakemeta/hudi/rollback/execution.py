@@ -28,14 +28,13 @@ from lakemeta.errors import PathExistsError, StalePlanError, StorageError
 from lakemeta.hudi.files.doors import block_door, data_door, metadata_door
 from lakemeta.hudi.files.layout import HEARTBEAT_FOLDER, MARKER_FOLDER
 from lakemeta.hudi.files.logs import ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock, encode_block, read_blocks
-from lakemeta.hudi.files.names import LogFile, parse_log_file
+from lakemeta.hudi.files.names import BLOCK_TOKEN, LogFile, parse_log_file
 from lakemeta.hudi.metadata_table.sync import check_rollback, newest_time, sync_rollback
 from lakemeta.hudi.rollback.planner import check_not_executing
 from lakemeta.hudi.timeline.heartbeats import Heartbeat, read_heartbeats
 from lakemeta.hudi.timeline.instants import Instant, Timeline, parse_instant
 from lakemeta.hudi.timeline.loading import load_timeline
 from lakemeta.hudi.timeline.rollback_metadata import (
-    BLOCK_TOKEN,
     ROLLBACK_VERSION,
     RollbackRequest,
     encode_rollback_metadata,

@@ -8,6 +8,7 @@ import attrs
 
 from lakemeta.avro.container import write_container
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.hudi.files.names import BLOCK_TOKEN
 from lakemeta.hudi.timeline.action_metadata import engine_schema, one_record
 from lakemeta.hudi.timeline.fields import Record
 from lakemeta.hudi.timeline.instants import ACTIONS, is_instant
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROLLBACK_VERSION: Final = 1
-BLOCK_TOKEN: Final = "1-0-1"  # noqa: S105 - HoodieLogFormat.UNKNOWN_WRITE_TOKEN, the number of no write attempt
 
 
 @attrs.frozen(slots=True)
