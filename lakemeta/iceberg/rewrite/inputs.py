@@ -16,7 +16,7 @@ from lakemeta.iceberg.service.branches import branch_head
 from lakemeta.iceberg.spec.locations import file_key, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lakemeta.executor import Executor
     from lakemeta.iceberg.catalogs.place import Place
@@ -66,9 +66,11 @@ def find_inputs(
 
     head = branch_head(metadata, job.branch, "rewrite data files")
     storage = place.operations.storage
+    found: Iterable[FileScanTask] = ()
     if head is not None:
-        check_snapshots(read_snapshot(storage, head), head, metadata)
-    found = () if head is None else scan(storage, metadata, head, executor, keep=keep)
+        manifests = read_snapshot(storage, head)
+        check_snapshots(manifests, head, metadata)
+        found = scan(storage, metadata, head, executor, keep=keep, manifests=manifests)
     tasks = inputs_by_path(found, head.sequence_number if head else 0)
     missing = sorted(wanted - tasks.keys())
     if head is None or missing:

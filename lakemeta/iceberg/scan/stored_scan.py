@@ -26,10 +26,12 @@ def scan(
     executor: Executor | None = None,
     where: Expression = TRUE,
     keep: Callable[[ManifestFile, ManifestEntry], bool] | None = None,
+    manifests: Sequence[ManifestFile] | None = None,
 ) -> Iterator[FileScanTask]:
     """The files of a snapshot that may hold rows matching ``where``, with their deletes, in manifest-list order.
 
-    ``keep`` sees every entry of data manifests as it comes by, and drops it by returning False.
+    ``keep`` sees every entry of data manifests as it comes by, and drops it by returning False. ``manifests`` are the
+    snapshot's, where its manifest list has been read.
     """
     stored = StoredManifests(storage, metadata.specs_by_id, executor)
 
@@ -40,7 +42,7 @@ def scan(
             else:
                 yield [entry for entry in entries if keep(manifest, entry)]
 
-    return plan_files(metadata, stored.of(snapshot), read, where)
+    return plan_files(metadata, stored.of(snapshot) if manifests is None else manifests, read, where)
 
 
 def live_deletes(
