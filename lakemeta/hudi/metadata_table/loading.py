@@ -31,7 +31,7 @@ def check_version(storage: Storage, root: str, config: TableConfig) -> None:
         version = parse_properties(storage.read(where), where).get("hoodie.table.version")
     except PathNotFoundError as error:
         raise CorruptMetadataError(
-            f"{where} is missing, though the table's properties name a metadata table; {drop_advice(root)}"
+            f"{where} is missing, though the table's properties name a metadata table; {drop_advice(storage.url(root))}"
         ) from error
     if version != str(config.version):
         raise UnsupportedFeatureError(

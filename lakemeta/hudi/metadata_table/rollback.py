@@ -64,7 +64,7 @@ def check_can_roll_back(table: MetadataTable, *, rollback: str, failed: str, dea
     if any(i.requested == failed for i in table.timeline) and failed <= max(compactions, default=""):
         raise UnsupportedFeatureError(
             f"the metadata table was compacted after the failed write {failed}, so it cannot be rolled back there; "
-            + drop_advice(table.root)
+            + drop_advice(table.url)
         )
 
 

@@ -120,14 +120,16 @@ class MetadataTable:
         for partition in config.metadata_partitions:
             file_id_prefix(partition)
         if FILES not in config.metadata_partitions:
-            raise CorruptMetadataError(f"{root} has no metadata table: its properties name no partition {FILES}")
+            raise CorruptMetadataError(
+                f"{storage.url(root)} has no metadata table: its properties name no partition {FILES}"
+            )
         check_version(storage, root, config)
         timeline = load_timeline(storage, f"{root}/{METADATA_TABLE}", config)
         unfinished = [i for i in timeline.pending if i.action not in _READABLE_WHEN_PENDING]
         if unfinished:
             raise UnsupportedFeatureError(
                 f"the metadata table has the pending action {unfinished[0]}; let a Hudi writer finish it first, or "
-                + drop_advice(root)
+                + drop_advice(storage.url(root))
             )
         rolled_back = frozenset(
             rolled_back_since_compaction(storage, f"{root}/{config.timeline_folder}", data, timeline)
@@ -138,6 +140,11 @@ class MetadataTable:
     def path(self) -> str:
         """The base path of the metadata table."""
         return f"{self.root}/{METADATA_TABLE}"
+
+    @property
+    def url(self) -> str:
+        """What commands call the data table: its URL, or its path on this machine's disks."""
+        return self.storage.url(self.root)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -158,7 +165,7 @@ class MetadataTable:
         if others:
             raise UnsupportedFeatureError(
                 f"the metadata table has {len(others) + 1} file groups in partition {FILES}, where Hudi makes one; "
-                + drop_advice(self.root)
+                + drop_advice(self.url)
             )
         logs = self._log_layers(FILES, group, self._validity(assume_completed))
         base_path = None if group.base_file is None else f"{self.path}/{FILES}/{group.base_file}"
@@ -168,8 +175,8 @@ class MetadataTable:
         """Raise UnsupportedFeatureError while an index is being built, which every action would have to update."""
         if self.config.metadata_partitions_inflight:
             raise UnsupportedFeatureError(
-                f"{self.root} is building the index {self.config.metadata_partitions_inflight[0]} in its metadata "
-                f"table; let the indexer finish, then try again, or {drop_advice(self.root)}"
+                f"{self.url} is building the index {self.config.metadata_partitions_inflight[0]} in its metadata "
+                f"table; let the indexer finish, then try again, or {drop_advice(self.url)}"
             )
 
     def blocking(self, *own: str) -> tuple[Instant, ...]:
@@ -184,7 +191,7 @@ class MetadataTable:
         if others:
             raise UnsupportedFeatureError(
                 f"the metadata table has the pending {others[0]} of a writer that died or is at work; "
-                f"lakemeta doctor {self.root} says which, and what to do"
+                f"lakemeta doctor {self.url} says which, and what to do"
             )
 
     def check_readable(self) -> None:
@@ -247,7 +254,7 @@ class MetadataTable:
         if not self._says(prepared):
             raise CorruptMetadataError(
                 f"the metadata table {self.path} does not list what clean {prepared.instant} left, so that stays "
-                f"pending; {drop_advice(self.root)}"
+                f"pending; {drop_advice(self.url)}"
             )
 
     def _says(self, prepared: PreparedClean) -> bool:
@@ -299,7 +306,7 @@ class MetadataTable:
         if not slices:
             raise CorruptMetadataError(
                 f"the metadata table has no file group in {directory}, though the table's properties name it; "
-                + drop_advice(self.root)
+                + drop_advice(self.url)
             )
         if self.config.version < 8 and self.storage.exists(f"{self.path}/{TIMELINE_FOLDER}"):
             check_older_slices(self.storage, directory, names, slices, self._validity())
