@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from support.hudi_cases import load_cases, read_avro
 from support.hudi_mdt_cases import lay_out
-from support.iceberg_cases import CASES, DATA, unpack
+from support.iceberg_cases import CASES, DATA, METADATA, unpack
 from support.iceberg_checker import TableState
 from support.iceberg_tables import still_env
 
@@ -44,6 +44,11 @@ Planned = tuple[Work, str]  # and the plan that one local thread makes
 AT_ONCE = 64  # planners that share jobs: all their results are in memory
 CALLS_A_BATCH = 16
 ORPHANS = DATA.with_name("iceberg_orphans")
+METADATA_SERVICES = (
+    ("rewrite-manifests", {"lakemeta.all-specs": "true"}),
+    ("compute-partition-stats", {}),
+    ("compute-table-stats", {}),
+)
 ORPHANS_AT = datetime(2026, 11, 22, tzinfo=UTC)
 # A file that a worker has rewritten has a number in its name that nobody knows beforehand.
 _ATTEMPT = re.compile(r"(?<=\d{5}-)\d+(?=-[0-9a-f]{8}-[0-9a-f]{4}-)")
@@ -164,6 +169,10 @@ def _iceberg(folder: Path) -> Iterator[Work]:
         for plan in case.plans():
             if plan.get("kind") != "position_deletes":
                 yield partial(outcome, partial(table.plan_rewrite_data_files, plan["options"], plan["where"]))
+    for path in sorted(METADATA.glob("*.tar.xz")):
+        table = IcebergTable.open(str(unpack(path.name.removesuffix(".tar.xz"), folder, METADATA).table))
+        for service, options in METADATA_SERVICES:
+            yield partial(outcome, partial(table.plan, service, options))
     for path in sorted(ORPHANS.glob("*.tar.xz")):
         table = IcebergTable.open(str(unpack(path.name.removesuffix(".tar.xz"), folder, ORPHANS).table))
         yield partial(outcome, partial(table.plan, "remove-orphan-files", {}, now=ORPHANS_AT))
@@ -234,6 +243,14 @@ def _rewrite(name: str, options: dict[str, str]) -> Execution:
     return Execution(lambda folder: unpack(name, folder).table, run, iceberg_state)
 
 
+def _service(name: str, service: str) -> Execution:
+    def run(root: Path, executor: Executor) -> Report:
+        table = IcebergTable.open(str(root))
+        return table.apply(table.plan(service, executor=executor), executor=executor, env=still_env(1))
+
+    return Execution(lambda folder: unpack(name, folder).table, run, iceberg_state)
+
+
 def _orphans(name: str) -> Execution:
     def run(root: Path, executor: Executor) -> Report:
         table = IcebergTable.open(str(root))
@@ -257,6 +274,9 @@ def iceberg_state(root: Path) -> dict[str, Any]:
 
 
 EXECUTIONS: dict[str, Callable[[], Execution]] = {
+    "a rewrite of manifests": partial(_service, "rewrite_manifests_v2", "rewrite-manifests"),
+    "partition statistics": partial(_service, "rewrite_manifests_v2", "compute-partition-stats"),
+    "table statistics, with deletes": partial(_service, "pos_deletes_v2", "compute-table-stats"),
     "a clean by versions, layout 1": partial(_hudi_case, "0.15.0__cow__versions2"),
     "a clean of log files": partial(_hudi_case, "1.2.0__mor__commits2"),
     "a clean that drops a partition": partial(_hudi_case, "1.2.0__delete_partition__versions1"),
