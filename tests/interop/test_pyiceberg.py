@@ -126,6 +126,20 @@ def test_a_table_of_pyiceberg_is_taken_as_it_is(catalog):
         IcebergTable.of(table)
 
 
+def test_manifests_of_several_writers_are_rewritten_together(catalog):
+    """Those in our own layout are copied as bytes, those of pyiceberg decoded: entries are the same all the same."""
+    table = filled(catalog)
+    ours = opened(catalog)
+    ours.apply(ours.plan("rewrite-manifests"))
+    table.refresh().append(pa.table({"id": pa.array([4], pa.int64()), "p": ["d"]}))
+    files = table.inspect.files().to_pylist()
+    ours.apply(ours.plan("rewrite-manifests"))
+    table.refresh()
+    assert len(table.inspect.manifests()) == 1
+    assert sorted(table.inspect.files().to_pylist(), key=str) == sorted(files, key=str)
+    assert len(table.scan().to_arrow()) == 10
+
+
 def test_a_static_table_of_pyiceberg_can_be_planned_only(catalog):
     """It is a metadata file without a catalog."""
     static = StaticTable.from_metadata(filled(catalog).metadata_location)

@@ -100,7 +100,7 @@ class Replacement:
     def _rewritten(self, group: Replaced, old: Sequence[ManifestFile], metadata: TableMetadata) -> list[ManifestFile]:
         live = [
             entry.changed(EntryStatus.EXISTING, entry.snapshot_id, entry.stored)
-            for entries in self.manifests.to_move(old, metadata)
+            for entries in self._to_move(old, metadata)
             for entry in entries
             if entry.is_live
         ]
@@ -117,6 +117,12 @@ class Replacement:
             created.append(manifest)
         self._note(group, old, created, in_order((e.data_file.partition for e in live), clustering.key), metadata)
         return created
+
+    def _to_move(self, old: Sequence[ManifestFile], metadata: TableMetadata) -> Sequence[Sequence[ManifestEntry]]:
+        """The entries of some manifests, all as bytes or all decoded, so that they can be compared again."""
+        found = self.manifests.to_move(old, metadata)
+        kinds = {entry.stored is None for entries in found for entry in entries if entry.is_live}
+        return found if len(kinds) < 2 else self.manifests.entries(old)
 
     def _note(
         self,
