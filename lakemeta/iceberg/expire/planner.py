@@ -53,15 +53,16 @@ def plan_expire(request: PlanRequest) -> Plan:
     surplus = unused_of(retained, metadata, retention) if options.clean_expired_metadata else Unused()
     doors = Doors.of_table(operations.storage, metadata)
     gone = [file for file in files if goes(file.kind, options)]
-    deleted = [file for file in gone if doors.find(file.location)]
+    outside = [file for file in gone if doors.find(file.location) is None]
+    left = {id(file) for file in outside}
     facts = {
         "now_ms": request.now_ms,
         "kept_snapshots": len(metadata.snapshots) - len(retention.expired),
-        "notes": notes + list(_notes(metadata, options, [file for file in gone if not doors.find(file.location)])),
+        "notes": notes + list(_notes(metadata, options, outside)),
     }
     header = header_of(request, EXPIRE_SNAPSHOTS, metadata, metadata.current_snapshot, facts)
     changes = (*_expired(metadata, retention, files), *_surplus(surplus))
-    return Plan(header, [*changes, *(_delete(metadata, file) for file in deleted)])
+    return Plan(header, [*changes, *(_delete(metadata, file) for file in gone if id(file) not in left)])
 
 
 def check_gc(metadata: TableMetadata) -> None:

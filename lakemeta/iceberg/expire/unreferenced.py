@@ -24,6 +24,7 @@ from lakemeta.errors import PathNotFoundError
 from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.iceberg.expire.digests import Digests, pack
 from lakemeta.iceberg.manifests.entries import FileContent
+from lakemeta.iceberg.manifests.list_reader import ManifestLists
 from lakemeta.iceberg.manifests.store import BATCH_SIZE, live_files, read_list
 from lakemeta.iceberg.spec.locations import file_key
 
@@ -80,13 +81,14 @@ class Retained:
         self.snapshots: set[int] = set()
         self.spec_ids: set[int] = set()
         self.manifests: dict[str, ManifestFile] = {}
+        self.lists = ManifestLists()
         self._named = Digests()
         self._read: set[str] = set()
 
     def add(self, metadata: TableMetadata, snapshot_ids: Collection[int]) -> None:
         """Add snapshots, of which lists are read and manifests not yet, and what the metadata itself names."""
         new = [metadata.snapshots_by_id[i] for i in snapshot_ids if i not in self.snapshots]
-        for snapshot, (_, manifests) in zip(new, _lists(self.storage, self.executor, new), strict=True):
+        for snapshot, (_, manifests) in zip(new, _lists(self, new), strict=True):
             self.snapshots.add(snapshot.snapshot_id)
             self._named.add([snapshot.manifest_list or ""])
             for manifest in manifests:
@@ -136,7 +138,7 @@ def _manifests(retained: Retained, going: Sequence[Going]) -> tuple[dict[str, _L
     found: dict[str, Unreferenced] = {}
     for part in going:
         snapshots = [s for s in part.version.snapshots if s.snapshot_id in part.snapshots]
-        lists = _lists(retained.storage, retained.executor, snapshots, may_miss=part.former)
+        lists = _lists(retained, snapshots, may_miss=part.former)
         for snapshot, (size, listed) in zip(snapshots, lists, strict=True):
             _note(found, snapshot.manifest_list or "", size, "manifest_list", snapshot.snapshot_id)
             for manifest in listed:
@@ -202,17 +204,18 @@ def _statistics(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Itera
 
 
 def _lists(
-    storage: Storage, executor: Executor, snapshots: Sequence[Snapshot], *, may_miss: bool = False
+    retained: Retained, snapshots: Sequence[Snapshot], *, may_miss: bool = False
 ) -> Iterator[tuple[int, tuple[ManifestFile, ...]]]:
-    return executor.map_batches(partial(_read_lists, storage, may_miss), snapshots, batch_size=BATCH_SIZE)
+    read = partial(_read_lists, retained.storage, retained.lists, may_miss)
+    return retained.executor.map_batches(read, snapshots, batch_size=BATCH_SIZE)
 
 
 def _read_lists(
-    storage: Storage, may_miss: bool, snapshots: Sequence[Snapshot]
+    storage: Storage, lists: ManifestLists, may_miss: bool, snapshots: Sequence[Snapshot]
 ) -> Iterator[tuple[int, tuple[ManifestFile, ...]]]:
     for snapshot in snapshots:
         try:
-            yield read_list(storage, snapshot)
+            yield read_list(storage, snapshot, lists)
         except PathNotFoundError:
             if not may_miss:
                 raise
@@ -239,5 +242,5 @@ def _live(
 def spec_ids(retained: Retained, metadata: TableMetadata, snapshot_ids: Collection[int]) -> set[int]:
     """The partition specs of all manifests of some snapshots."""
     snapshots = [metadata.snapshots_by_id[i] for i in snapshot_ids]
-    lists = _lists(retained.storage, retained.executor, snapshots)
+    lists = _lists(retained, snapshots)
     return {manifest.partition_spec_id for _, manifests in lists for manifest in manifests}

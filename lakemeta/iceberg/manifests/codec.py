@@ -44,9 +44,16 @@ def read_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
     Raises CorruptMetadataError, and UnsupportedFeatureError for encrypted manifests.
     """
     schema, records = avro.read_container(data, path)
+    return manifests_of(schema, records, avro.container_metadata(data, path), path)
+
+
+def manifests_of(
+    schema: avro.Schema, records: Iterable[Any], header: Mapping[str, bytes], path: str
+) -> list[ManifestFile]:
+    """The lines of a manifest list, given its records and its header; raises as :func:`read_manifest_list`."""
     ids = {f["name"]: i for f in schema["fields"] if isinstance(i := f.get("field-id"), int)}
     names = {name: _LIST_NAMES[i] for name, i in ids.items() if i in _LIST_NAMES}
-    version = _format_version(avro.container_metadata(data, path), path)
+    version = _format_version(header, path)
     check_list_schema(schema, names, version, path)
     try:
         manifests = [_manifest_file({ours: record[name] for name, ours in names.items()}) for record in records]

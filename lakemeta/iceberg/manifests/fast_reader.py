@@ -42,7 +42,7 @@ _BOUNDS: Final = ("lower_bounds", "upper_bounds")
 _REPEATED: Final = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "content", "sort_order_id")
 _OTHERS: Final = ("record_count", "file_size_in_bytes", "first_row_id", "content_offset", "content_size_in_bytes")
 _RAW: Final = ("file_format", "key_metadata", "split_offsets")
-_PATHS: Final = {"file_path": "string", "referenced_data_file": ["null", "string"]}
+_PATHS: Final = {"file_path": "string", "manifest_path": "string", "referenced_data_file": ["null", "string"]}
 _STATUSES: Final = dict(enumerate(EntryStatus))
 _CONTENTS: Final[dict[int | None, FileContent]] = {None: FileContent.DATA, **dict(enumerate(FileContent))}
 
@@ -80,6 +80,13 @@ def scan(
     names, steps = _layout(json.dumps(schema), bool(metrics))
     entry = _entry_maker(names, _partitions(schema, spec, manifest.manifest_path), manifest, spec, metrics)
     return names, ((entry(row), row, raw) for count, block in blocks for row, raw in _rows(count, block, steps))
+
+
+def split_records(data: bytes, path: str) -> tuple[avro.Schema, list[bytes]]:
+    """The schema and the bytes of each record of a manifest list. Any of ``UNFAMILIAR`` may be raised."""
+    schema, blocks = avro.read_blocks(data, path)
+    _, steps = _layout(json.dumps(schema), False)
+    return schema, [raw for count, block in blocks for _, raw in _rows(count, block, steps)]
 
 
 def _rows(count: int, block: bytes, steps: tuple[Step, ...]) -> Iterator[tuple[Row, bytes]]:

@@ -31,6 +31,14 @@ def check_line(manifest: ManifestFile) -> None:
         raise _contradiction(manifest, f"the sequence number {numbers}")
 
 
+def checked_lines(manifests: Iterable[ManifestFile]) -> tuple[ManifestFile, ...]:
+    """The lines of a list; raises CorruptMetadataError for one that contradicts itself."""
+    found = tuple(manifests)
+    for manifest in found:
+        check_line(manifest)
+    return found
+
+
 def check_snapshots(manifests: Iterable[ManifestFile], head: Snapshot, metadata: TableMetadata) -> None:
     """Raise CorruptMetadataError for a line with another sequence number than the snapshot that added the manifest.
 

@@ -11,7 +11,7 @@ from lakemeta.iceberg.manifests.codec import read_manifest, read_manifest_list
 from lakemeta.iceberg.manifests.delete_entries import scan_delete_manifest
 from lakemeta.iceberg.manifests.entry_writer import EntryLayout
 from lakemeta.iceberg.manifests.fast_reader import scan_manifest
-from lakemeta.iceberg.manifests.lines import check_entries, check_line
+from lakemeta.iceberg.manifests.lines import check_entries, checked_lines
 from lakemeta.iceberg.manifests.raw_copy import read_to_move
 from lakemeta.iceberg.spec.locations import store_path
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from lakemeta.iceberg.manifests.entries import FileContent, ManifestEntry, ManifestFile
+    from lakemeta.iceberg.manifests.list_reader import ManifestLists
     from lakemeta.iceberg.spec.partitioning import PartitionSpec
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
     from lakemeta.storage.contract import Storage
@@ -102,22 +103,24 @@ def read_snapshot(storage: Storage, snapshot: Snapshot) -> tuple[ManifestFile, .
 
     Raises CorruptMetadataError for a list that contradicts itself.
     """
-    return read_list(storage, snapshot)[1]
+    path = _list_path(storage, snapshot)
+    return checked_lines(read_manifest_list(storage.read(path), path))
 
 
-def read_list(storage: Storage, snapshot: Snapshot) -> tuple[int, tuple[ManifestFile, ...]]:
-    """As :func:`read_snapshot`, with the size of the list in bytes."""
+def read_list(storage: Storage, snapshot: Snapshot, lists: ManifestLists) -> tuple[int, tuple[ManifestFile, ...]]:
+    """As :func:`read_snapshot`, with the size of the list in bytes; for reading many lists of one table."""
+    path = _list_path(storage, snapshot)
+    data = storage.read(path)
+    return len(data), lists.read(data, path)
+
+
+def _list_path(storage: Storage, snapshot: Snapshot) -> str:
     if snapshot.manifest_list is None:
         raise UnsupportedFeatureError(
             f"snapshot {snapshot.snapshot_id} has no manifest list, as in very old tables; append to the table "
             f"with a newer Iceberg first"
         )
-    path = store_path(storage.scheme, snapshot.manifest_list)
-    data = storage.read(path)
-    manifests = tuple(read_manifest_list(data, path))
-    for manifest in manifests:
-        check_line(manifest)
-    return len(data), manifests
+    return store_path(storage.scheme, snapshot.manifest_list)
 
 
 def live_files(
