@@ -10,6 +10,7 @@ from lakemeta.iceberg.delete_rewrite.units import DeleteUnit, names_rows
 from lakemeta.iceberg.manifests.entries import FileKey, file_key
 from lakemeta.iceberg.manifests.lines import check_snapshots
 from lakemeta.iceberg.manifests.store import read_snapshot
+from lakemeta.iceberg.rewrite.inputs import check_transforms
 from lakemeta.iceberg.rows.row_account import inputs_by_path
 from lakemeta.iceberg.scan.stored_scan import live_deletes, scan
 from lakemeta.iceberg.service.delete_lines import LiveDeletes
@@ -72,13 +73,19 @@ def _planned(
 def applied_tasks(
     request: ApplyRequest, metadata: TableMetadata, head: Snapshot, deletes: AbstractSet[FileKey]
 ) -> list[FileScanTask]:
-    """The data files that a reader applies one of some delete files to, with all that applies to them."""
+    """The data files that a reader applies one of some delete files to, with all that applies to them.
+
+    Raises UnsupportedFeatureError if one is encrypted, or no new deletes may be written for it, CorruptMetadataError if
+    the metadata contradicts itself.
+    """
     scanned = scan(request.place.operations.storage, metadata, head, request.executor)
     applied = (task for task in scanned if any(file_key(delete) in deletes for delete in task.deletes))
     found = list(inputs_by_path(applied, head.sequence_number).values())
     for task in found:
         for file in (task.data_file, *task.deletes):
             check_readable(file)
+    for spec_id in {task.data_file.spec_id for task in found}:
+        check_transforms(metadata.specs_by_id[spec_id])
     return found
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.manifests.entries import ManifestEntry, ManifestFile
     from lakemeta.iceberg.rewrite.options import JobOptions
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
+    from lakemeta.iceberg.spec.partitioning import PartitionSpec
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
     from lakemeta.plan_operations import Rewrite
 
@@ -82,13 +83,18 @@ def find_inputs(
     if unknown:
         raise StalePlanError(f"the table no longer has partition spec {unknown[0]} of the plan; make the plan again")
     for op in rewrites:
-        strange = [f for f in metadata.specs_by_id[op.spec_id].fields if not f.transform.is_known]
-        if strange:
-            raise UnsupportedFeatureError(
-                f"partition field {strange[0].name} has the transform {str(strange[0].transform)!r:.100}, which is not "
-                "known; use a newer lakemeta for this table"
-            )
+        check_transforms(metadata.specs_by_id[op.spec_id])
     return Inputs(head, [_group(op, metadata, tasks) for op in rewrites], manifest_of)
+
+
+def check_transforms(spec: PartitionSpec) -> None:
+    """Raise UnsupportedFeatureError for a partition spec in which no new files may be written."""
+    strange = [field for field in spec.fields if not field.transform.is_known]
+    if strange:
+        raise UnsupportedFeatureError(
+            f"partition field {strange[0].name} has the transform {str(strange[0].transform)!r:.100}, which is not "
+            "known; use a newer lakemeta for this table"
+        )
 
 
 def _group(op: Rewrite, metadata: TableMetadata, tasks: dict[str, FileScanTask]) -> RewriteGroup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import attrs
 import pyarrow as pa
 import pytest
 from support.iceberg_checker import TableState
@@ -13,6 +14,8 @@ from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.executor import batched
 from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.delete_rewrite import equality, writers
+from lakemeta.iceberg.spec.partitioning import PartitionSpec
+from lakemeta.iceberg.spec.transforms import Transform
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.storage import LocalStorage
 
@@ -102,4 +105,29 @@ def test_work_can_be_shipped(tmp_path, service, version) -> None:
     plan = table.plan(service, SERVICES[service], executor=Shipping())
     assert plan.dumps() == table.plan(service, SERVICES[service]).dumps()
     table.apply(plan, executor=Shipping())
+    assert TableState.local(small.root).rows() == rows
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_partitions_that_are_not_understood_are_left_alone(tmp_path, service) -> None:
+    """No new deletes in a partition spec with an unknown transform; dropped columns are fine."""
+    small = create_table(LocalStorage(), str(tmp_path / "t"), partitioned=True)
+    small.append([(i, "a", 0.5) for i in range(5)])
+    small.delete_positions(small.data_files()[0], [1])
+    small.delete_ids(3, partition=("a",))
+    base = small.operations.refresh()
+    spec = base.metadata.partition_specs[0]
+    weird = attrs.evolve(
+        spec, fields=tuple(attrs.evolve(f, transform=Transform.parse("weird[3]")) for f in spec.fields)
+    )
+    plain = PartitionSpec(1)
+    small.operations.commit(base, attrs.evolve(base.metadata, partition_specs=(weird, plain), default_spec_id=1))
+    with pytest.raises(UnsupportedFeatureError, match="which is not known"):
+        opened(small).apply(opened(small).plan(service, SERVICES[service]))
+    base = small.operations.refresh()
+    columns = attrs.evolve(base.metadata.schema, schema_id=1, fields=base.metadata.schema.fields[::2])
+    changed = attrs.evolve(base.metadata, partition_specs=(spec, plain), schemas=(base.metadata.schema, columns))
+    small.operations.commit(base, attrs.evolve(changed, current_schema_id=1))
+    rows = TableState.local(small.root).rows()
+    opened(small).apply(opened(small).plan(service, SERVICES[service]))
     assert TableState.local(small.root).rows() == rows
