@@ -52,7 +52,7 @@ class DeleteLife(Life):
                 self.grown.attempt(step)
             if self.grown.version == 2 and self.random.random() < 0.3:
                 self.grown._sql(f"ALTER TABLE {self.grown.table} SET TBLPROPERTIES ('format-version' = '3')")
-                self.grown.append()  # gives rows their ids
+                self.grown.attempt(self.grown.append)  # gives rows their ids
         try:
             self._take("before")
         except EngineError as error:
@@ -78,7 +78,7 @@ class DeleteLife(Life):
             self._step(label, step)
             self._check_tables(label)
             if self.random.random() < 0.3 and not self.troubles:
-                self.grown.append()
+                self.grown.attempt(self.grown.append)
                 for more in (self.grown.positions, self.grown.equality, *[self.grown.delete] * self.grown.spark):
                     self.grown.attempt(more)
                 self._take(f"{label} and changes on top")

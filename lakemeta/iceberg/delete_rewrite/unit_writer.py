@@ -32,7 +32,7 @@ from lakemeta.iceberg.manifests.delete_entries import referenced_data_file
 from lakemeta.iceberg.manifests.entries import FileKey, file_key
 from lakemeta.iceberg.rows.arrow import arrow_schema
 from lakemeta.iceberg.rows.delete_filter import POSITION_DELETE_FIELDS, DeletedRows
-from lakemeta.iceberg.rows.deleted_rows import DeleteStore, deleted_rows, position_rows
+from lakemeta.iceberg.rows.deleted_rows import DeleteStore, deleted_rows, read_ahead
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.row_sort import SortKey
 
@@ -87,16 +87,15 @@ class _UnitWrite:
     def _rows(self) -> Iterator[pa.RecordBatch]:
         """The rows that the new files are to name; what is touched is known once the replaced files are read."""
         users = _users(self.unit.tasks)
-        for delete in filter(names_rows, self.unit.deletes):
-            for batch in self._named(delete, users.get(file_key(delete), set())):
-                self.touched.update(pc.unique(batch.column(0)).to_pylist())
-                yield batch
+        mine = [delete for delete in self.unit.deletes if names_rows(delete) and file_key(delete) in users]
+        for batch in self._named(mine, users):
+            self.touched.update(pc.unique(batch.column(0)).to_pylist())
+            yield batch
         yield from self._equal()
         if self.job.writes_vectors:
             others = {file_key(d): d for task in self.unit.tasks for d in task.deletes if names_rows(d)}
-            for key, delete in others.items():
-                if key not in self.keys:
-                    yield from self._named(delete, users[key] & self.touched)
+            near = {key: users[key] & self.touched for key in others.keys() - self.keys}
+            yield from self._named([delete for key, delete in others.items() if near.get(key)], near)
 
     def _equal(self) -> Iterator[pa.RecordBatch]:
         """The rows that the equality deletes of the unit delete, and no position delete does."""
@@ -110,15 +109,16 @@ class _UnitWrite:
             paths = pa.repeat(pa.scalar(path, pa.string()), len(rows))
             yield pa.RecordBatch.from_arrays([paths, rows], schema=SCHEMA)
 
-    def _named(self, delete: DataFile, paths: AbstractSet[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of some data files that a delete file names."""
-        if not paths:
-            return
-        wanted = pa.array(sorted(paths), pa.string())
-        for batch in position_rows(delete, self.store):
-            kept = batch.filter(pc.is_in(batch.column(0), value_set=wanted))
-            if kept.num_rows:
-                yield pa.RecordBatch.from_arrays(kept.columns, schema=SCHEMA)
+    def _named(
+        self, deletes: Sequence[DataFile], users: Mapping[FileKey, AbstractSet[str]]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that delete files name of those data files that are given for each of them."""
+        for delete, batches in read_ahead(deletes, self.store):
+            wanted = pa.array(sorted(users[file_key(delete)]), pa.string())
+            for batch in batches:
+                kept = batch.filter(pc.is_in(batch.column(0), value_set=wanted))
+                if kept.num_rows:
+                    yield pa.RecordBatch.from_arrays(kept.columns, schema=SCHEMA)
 
     def _removed(self) -> tuple[DataFile, ...]:
         """What leaves the table: the unit's files and, where vectors take their place, those of the touched files.

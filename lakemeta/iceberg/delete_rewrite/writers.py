@@ -5,6 +5,7 @@ Both take tables of (data file, row), sorted by both, of one partition, and give
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 VECTOR_TYPE: Final = "deletion-vector-v1"
 _ROW_POSITION: Final = 2147483645  # field id of the metadata column _pos
 _BYTES_PER_ROW: Final = 4.0  # a first guess at what a row takes in a file
+_CLOSERS: Final = 4  # threads that encode files, and wait for the disk or the store to have them
 _FREE_ROWS: Final = 1 << 32  # rows behind a file's end up to here cost a vector nothing
 
 
@@ -78,12 +80,13 @@ class PositionDeleteWriter:
         limits = FileLimits(unit.max_output_size, _BYTES_PER_ROW, job.memory // 4)
         scheme, storage = job.storage.scheme, job.storage
         self._partition = first.partition
+        self._pool = ThreadPoolExecutor(_CLOSERS, "lakemeta-deletes")
         self._writer = GroupWriter(
             factory,
             limits,
             lambda location: storage.open_output(store_path(scheme, location)),
             lambda location, start, size: storage.read_range(store_path(scheme, location), start, size),
-            None,
+            self._pool,
         )
         self._splits = job.granularity == "file"
         self._path: str | None = None
@@ -102,11 +105,14 @@ class PositionDeleteWriter:
 
     def close(self) -> list[DataFile]:
         """End the last file; the files were opened again and are as their entries say."""
-        return self._writer.close()
+        files = self._writer.close()
+        self._pool.shutdown()
+        return files
 
     def abandon(self) -> None:
         """Stop after a failure."""
         self._writer.abandon()
+        self._pool.shutdown()
 
 
 class VectorWriter:

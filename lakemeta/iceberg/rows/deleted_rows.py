@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.manifests.delete_entries import referenced_data_file
 from lakemeta.iceberg.manifests.entries import FileContent
 from lakemeta.iceberg.rows.arrow import arrow_schema
@@ -29,7 +31,7 @@ from lakemeta.iceberg.rows.row_account import check_size
 from lakemeta.iceberg.spec.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
     from lakemeta.iceberg.manifests.entries import DataFile
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.spec.types import NestedField
 
 _MANY_ROWS: Final = 64 * 1024 * 1024  # 8 MiB of bits
+_SMALL: Final = 16_384  # rows of a delete file that is read whole, ahead of its turn
+_READERS: Final = 4
+_AT_ONCE: Final = 8
 _VECTOR_BYTES: Final = 2**31 - 1  # Iceberg reads no larger one (BaseDeleteLoader)
 
 
@@ -58,18 +63,43 @@ def deleted_rows(tasks: Sequence[FileScanTask], store: DeleteStore) -> dict[str,
             if delete.content == FileContent.POSITION_DELETES:
                 if task.data_file.file_path not in found:
                     found[task.data_file.file_path] = _nothing_deleted(task.data_file, store)
-                # Several deletion vectors lie in one Puffin file, so the offset is part of the name.
-                users.setdefault(f"{delete.file_path} {delete.content_offset}", (delete, []))[1].append(task)
-    for delete, applied_to in users.values():
-        targets = {task.data_file.file_path: found[task.data_file.file_path] for task in applied_to}
-        if delete.is_deletion_vector:
-            _apply_vector(delete, targets, store)
-        else:
-            only = referenced_data_file(delete)
-            for batch in _read(delete, POSITION_DELETE_FIELDS, store):
-                add_position_deletes(batch, targets, delete.file_path)
-                _check_scope(batch.column(0), only, delete.file_path)
+                users.setdefault(_name(delete), (delete, []))[1].append(task)
+    applied = {key: applied_to for key, (_, applied_to) in users.items()}
+    vectors = [delete for delete, _ in users.values() if delete.is_deletion_vector]
+    for delete in vectors:
+        _apply_vector(delete, _targets(delete, applied, found), store)
+    others = [delete for delete, _ in users.values() if not delete.is_deletion_vector]
+    for delete, batches in read_ahead(others, store):
+        targets = _targets(delete, applied, found)
+        for batch in batches:
+            add_position_deletes(batch, targets, delete.file_path)
     return found
+
+
+def _targets(
+    delete: DataFile, applied: Mapping[str, Sequence[FileScanTask]], found: Mapping[str, DeletedRows]
+) -> dict[str, DeletedRows]:
+    paths = [task.data_file.file_path for task in applied[_name(delete)]]
+    return {path: found[path] for path in paths}
+
+
+def _name(delete: DataFile) -> str:
+    """What a delete file is known by. Several deletion vectors lie in one Puffin file, so the offset is part of it."""
+    return f"{delete.file_path} {delete.content_offset}"
+
+
+def read_ahead(deletes: Sequence[DataFile], store: DeleteStore) -> Iterator[tuple[DataFile, Iterable[pa.RecordBatch]]]:
+    """Delete files with what :func:`position_rows` gives; small ones are read while earlier ones are worked on."""
+    small = [delete for delete in deletes if delete.record_count <= _SMALL]
+    for delete in deletes:
+        if delete.record_count > _SMALL:
+            yield delete, position_rows(delete, store)
+    yield from LocalExecutor(_READERS).map_batches(partial(_read_whole, store), small, batch_size=_AT_ONCE)
+
+
+def _read_whole(store: DeleteStore, deletes: Sequence[DataFile]) -> Iterator[tuple[DataFile, list[pa.RecordBatch]]]:
+    for delete in deletes:
+        yield delete, list(position_rows(delete, store))
 
 
 def position_rows(delete: DataFile, store: DeleteStore) -> Iterator[pa.RecordBatch]:
@@ -223,9 +253,12 @@ def _read(delete: DataFile, fields: Sequence[NestedField], store: DeleteStore) -
             raise CorruptMetadataError(f"the delete file {delete.file_path} lacks the column {missing}")
         for batch in file.read(plan.columns, WHOLE):
             rows += batch.num_rows
+            if rows > delete.record_count:
+                break
             yield plan.apply(batch, 0, None)
     if rows != delete.record_count:
         raise CorruptMetadataError(
-            f"the delete file {delete.file_path} has {rows} rows and its manifest entry says {delete.record_count}; "
+            f"the delete file {delete.file_path} has {rows} rows{' or more' if rows > delete.record_count else ''} and "
+            f"its manifest entry says {delete.record_count}; "
             f"nothing was rewritten"
         )

@@ -110,10 +110,10 @@ def test_a_vector_that_contradicts_its_entry_is_refused(table: SmallTable, sente
 
 
 CONTRADICTED: dict[str, tuple[FileContent, dict[str, Any]]] = {
-    "has 3 rows and its manifest entry says 2": (FileContent.POSITION_DELETES, {"record_count": 2}),
+    "has 3 rows or more and its manifest entry says 2": (FileContent.POSITION_DELETES, {"record_count": 2}),
     "has 3 rows and its manifest entry says 4": (FileContent.POSITION_DELETES, {"record_count": 4}),
     "bytes and its manifest entry says 200": (FileContent.POSITION_DELETES, {"file_size_in_bytes": 200}),
-    "has 2 rows and its manifest entry says 1": (FileContent.EQUALITY_DELETES, {"record_count": 1}),
+    "has 2 rows or more and its manifest entry says 1": (FileContent.EQUALITY_DELETES, {"record_count": 1}),
     "has 2 rows and its manifest entry says 3": (FileContent.EQUALITY_DELETES, {"record_count": 3}),
     "bytes and its manifest entry says 9999": (FileContent.EQUALITY_DELETES, {"file_size_in_bytes": 9999}),
 }
