@@ -93,7 +93,7 @@ class Neighbours:
         if self.uuid is None and uuid is None and location is not None and same_location(location, self.location):
             return None
         if uuid is None:
-            return f"{url} is metadata of which no table uuid can be read; try again if a writer is at it, or move it away"
+            return f"{url} is metadata of which no table uuid can be read; try again if it is being written, or move it"
         if uuid.lower() in self.dropped:
             return None
         return f"{url} is of the table with the uuid {uuid}, move that, or say that it was dropped: foreign-uuid={uuid}"
