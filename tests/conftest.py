@@ -77,11 +77,11 @@ def every_parquet_file_is_checked() -> Iterator[None]:
     start, close, account = ParquetWriter.__init__, ParquetWriter.close, GroupRuns.accounted
 
     def started(self: ParquetWriter, sink: BinaryIO, *arguments: Any, **named: Any) -> None:
-        start(self, Recorded(sink), *arguments, **named)  # type: ignore[arg-type]
+        start(self, Recorded(sink), *arguments, **named)
 
     def closed(self: ParquetWriter) -> FileStats:
         stats = close(self)
-        data = bytes(self._sink.data)  # type: ignore[attr-defined]
+        data = bytes(self._sink.data)
         assert parquet_checker.check(data, stats.split_offsets) == stats.rows
         assert len(data) == stats.size
         return stats
