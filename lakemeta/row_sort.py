@@ -17,7 +17,7 @@ BATCH_BYTES: Final = 32 * 1024 * 1024  # and about their size in memory, unless 
 
 @attrs.frozen
 class SortKey:
-    """A column to sort by. NaN is greater than any number, as in Java; nulls go where they are told to."""
+    """A column to sort by. NaN is greater than any number, as in Java; nulls go where ``nulls_first`` says."""
 
     column: str
     direction: Literal["ascending", "descending"] = "ascending"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def ended_tasks(
     context: SparkContext, wave: Wave, listener: Callable[[int], None] | None
 ) -> Accumulator[tuple[int, ...]] | None:
-    """An accumulator for numbers of tasks of a wave that have ended; ``listener`` hears the number of each batch."""
+    """An accumulator for numbers of tasks of a wave that have ended; ``listener`` gets the number of each batch."""
     if listener is None:
         return None
     return context.accumulator((), EndedTasks(wave.first - 1, [len(task) for task in wave.tasks], listener))

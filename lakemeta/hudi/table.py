@@ -49,7 +49,7 @@ class HudiTable:
         *,
         on_event: Callable[[Event], None] | None = None,
     ) -> HudiTable:
-        """Open the table at a path or URL; ``on_event`` hears of every plan and every application.
+        """Open the table at a path or URL; ``on_event`` is called for every plan and every application.
 
         Raises:
             TableNotFoundError: there is no Hudi table.

@@ -52,7 +52,7 @@ class IcebergTable:
     ) -> IcebergTable:
         """Open the table at a path or URL: its directory, or one of its metadata files.
 
-        ``on_event`` hears of every plan and every application.
+        ``on_event`` is called for every plan and every application.
 
         A table that a catalog keeps is opened as ``catalog://NAME/namespace.table`` (with pyiceberg). From its files
         alone it can be inspected and planned, and refuses to be changed.

@@ -118,13 +118,10 @@ class HadoopTableOperations:
             except StorageError:
                 raise _unknown(path, error) from error
             if arrived != data:
-                raise CommitConflictError(f"{path} was created by somebody else") from error
+                raise CommitConflictError(f"{path} was created by another writer") from error
 
     def _write_hint(self, version: int) -> None:
-        """Move the hint. It is only a help, and the commit has happened.
-
-        A failure is told and nothing more.
-        """
+        """Move the hint, which only saves readers a listing: the commit has happened, so a failure is logged only."""
         try:
             self.storage.replace(self._path(HINT), str(version).encode())
         except StorageError as error:
@@ -136,7 +133,7 @@ class HadoopTableOperations:
         return f"{self.storage.url(self.root)}/metadata"
 
     def _remove_old_metadata(self, paths: list[str]) -> None:
-        """Remove metadata files; the commit has happened, so what stays is told and nothing more."""
+        """Remove metadata files; the commit has happened, so what stays is logged only."""
         try:
             outcomes = metadata_door(self.storage, self._path("")).delete_files(paths)
         except LakemetaError as error:

@@ -68,7 +68,7 @@ def commit(operations: TableOperations, change: Change, env: Environment) -> Dra
 def remove_files(door: Door, locations: Sequence[str]) -> None:
     """Remove files that this run wrote and nothing refers to.
 
-    What cannot be removed is an orphan and is told.
+    What cannot be removed is an orphan file, and is logged.
     """
     try:
         outcomes = door.delete_files([store_path(door.storage.scheme, location) for location in locations])

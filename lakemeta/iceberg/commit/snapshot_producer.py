@@ -1,7 +1,7 @@
 """The next snapshot of a table: which manifests it has, its summary, and the metadata with it.
 
 A pure version of Iceberg's SnapshotProducer and MergingSnapshotProducer. New files come in a new manifest at the front;
-manifests that lose files are written anew in their place; manifests that only told of files removed by the snapshot
+manifests that lose files are written anew in their place; manifests that only list files removed by the snapshot
 before are left out; small manifests are merged (:mod:`lakemeta.iceberg.commit.manifest_merge`); delete files older than
 every data file go.
 """
@@ -178,7 +178,7 @@ def _min_data_sequence(manifests: Sequence[ManifestFile], metadata: TableMetadat
 
 
 def _living(side: _Side, work: _Work) -> _Side:
-    """A side without the manifests that only told of removed files; that they do is seen by their entries."""
+    """A side without the manifests that only list removed files, as their entries show."""
 
     def may_live(manifest: ManifestFile) -> bool:
         return manifest.may_have_live_files or manifest.added_snapshot_id == work.new.snapshot_id

@@ -1,6 +1,6 @@
 """What a filter says about whole files: do all rows in there match?
 
-The answer is strict: it is yes only if no row can fail to match, and no wherever that cannot be told. The rules are
+The answer is strict: it is yes only if no row can fail to match, and no wherever that is not known. The rules are
 those of the engine's StrictMetricsEvaluator and Transform.projectStrict, put together as its ResidualEvaluator does:
 each test of the filter may be settled by the partition or by the metrics. Null passes no comparison, as in SQL, also
 no negative one, which the engine leaves to tests for null beside it. An unknown number of nulls or NaN counts as some,

@@ -1,7 +1,7 @@
 """The schemas of manifests and manifest lists, per format version, and Avro schemas of Iceberg types.
 
 Field order, optionality, documentation and record names are those that Iceberg 1.12 writes (V1Metadata,
-V2Metadata, V3Metadata, avro.TypeToSchema), so that files of ours and of the engine cannot be told apart.
+V2Metadata, V3Metadata, avro.TypeToSchema), so that files of ours are like the engine's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether the lines of a manifest list, the manifests' own entries, and the table's snapshots agree.
 
 A line is a summary by which manifests are left out, deletes apply to files, and deletes are dropped as too old: one
-number that is wrong loses rows or brings deleted ones back. So a line is held against everything else that tells it.
+number that is wrong loses rows or brings deleted ones back. So a line is compared with all else that says the same.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class _Input:
 def rewrite_group(
     job: RewriteJob, group: RewriteGroup, attempt: int = 0, read: Callable[[int], None] | None = None
 ) -> RewrittenGroup:
-    """Write the new files of one group; ``read`` is told of every part of the input, in bytes of its files.
+    """Write the new files of one group; ``read`` is called with the size of each part of the input, in bytes of files.
 
     File names are unique for (uuid, group, attempt), so attempts that run at the same time never meet. If
     anything goes wrong the files of this attempt are deleted before the error is raised. Raises

@@ -37,7 +37,7 @@ class Failure:
 
 
 class GroupProgress:
-    """Tells a listener, from any thread but one at a time, how much of some groups has been done."""
+    """Reports to a listener, from any thread but one at a time, how much of some groups has been done."""
 
     def __init__(self, groups: Sequence[RewriteGroup], listener: Callable[[Progress], None] | None) -> None:
         self._listener = listener
@@ -57,7 +57,7 @@ class GroupProgress:
                 self._tell()
 
     def finished(self, group: int) -> None:
-        """A group has ended, well or not; it may be told more than once."""
+        """A group has ended, well or not; more than one call for a group is allowed."""
         with self._lock:
             if self._left.pop(group, None) is not None:
                 self._tell()

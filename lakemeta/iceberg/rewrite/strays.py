@@ -1,7 +1,7 @@
 """Removes what lost attempts of a rewrite left behind: files of this run that no snapshot will ever name (I/O).
 
 An attempt that fails deletes its own files. One that dies with its worker, is overtaken by another, or whose answer
-gets lost cannot. Every file of a run carries the run's uuid in its name, so its strays can be told from anything else.
+gets lost cannot. Every file of a run carries the run's uuid in its name, so that its strays are known.
 
 Rules of this module:
 

@@ -6,7 +6,7 @@ Rules of this module:
    until it has ended in a known way. Names that begin with a dot are hidden from Iceberg, its orphan removal included.
 2. A marker of another rewrite is no lock: that rewrite may still run. Its files that no snapshot names are reported,
    never deleted. The marker of a rewrite that left nothing is removed.
-3. Files are told apart by the uuids in their names: the rewrite's own in data files, a commit's in manifests and lists.
+3. Files are known by the uuids in their names: the rewrite's own in data files, a commit's in manifests and lists.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def equality_deletes(
 
 
 def key_columns(batch: pa.RecordBatch, schema: Schema, field_ids: Sequence[int]) -> list[pa.Array]:
-    """What rows are told by: the columns with the given ids, and of each struct that one lies in, whether it is there.
+    """What rows are compared by: columns with the given ids, and of each struct that one lies in, whether it is there.
 
     Iceberg compares whole structs (DeleteFilter, StructLikeSet): a null struct equals a null struct, and not one whose
     fields are null. ``schema`` is that of the batch.

@@ -47,12 +47,12 @@ def check_entry(file: DataFile) -> None:
     if file.file_size_in_bytes <= 0:
         raise CorruptMetadataError(
             f"the manifest entry of {file.file_path} says that it has {file.file_size_in_bytes} bytes, so its rows "
-            f"cannot be told apart; nothing was rewritten"
+            f"cannot be distinguished; nothing was rewritten"
         )
     if file.record_count < 0:
         raise CorruptMetadataError(
-            f"the manifest entry of {file.file_path} says that it has {file.record_count} rows, so nobody can tell "
-            f"whether all are read; nothing was rewritten"
+            f"the manifest entry of {file.file_path} says that it has {file.record_count} rows, so it is not "
+            f"known whether all are read; nothing was rewritten"
         )
 
 
