@@ -12,6 +12,7 @@ Rules of this module:
    ``_delta_log``, and refuses too.
 3. In the table's own metadata directory a file is debris, and no table's, if it has no name that a writer of versions
    gives and does not even begin as JSON or gzip do, such as what a crashed commit left empty.
+4. Of a table without a catalog no version may lie behind a gap in its versions: nobody knows which of both counts.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _HEAD: Final = 4096  # bytes, which hold the uuid of every metadata file that an
 _BATCH: Final = 16
 _SHOWN: Final = 5
 _UUID: Final = re.compile(rb'\s*\{\s*"format-version"\s*:\s*[0-9]+\s*,\s*"table-uuid"\s*:\s*"([^"\\]{1,100})"')
+_NUMBER: Final = re.compile(r"v([0-9]{1,9})\.")
 _VERSION: Final = re.compile(r"(?:v[0-9]+|[0-9]+-[0-9a-fA-F-]{36})(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
 
@@ -46,13 +48,15 @@ _VERSION: Final = re.compile(r"(?:v[0-9]+|[0-9]+-[0-9a-fA-F-]{36})(?:\.gz)?\.met
 class Neighbours:
     """Looks for metadata of other tables than the one with ``uuid`` (None: none) at ``location``.
 
-    ``folders`` are the store paths of its own metadata directories, ``dropped`` are uuids of tables that are no more.
+    ``folders`` are the store paths of its own metadata directories, ``current`` is the name of its newest metadata
+    file, ``dropped`` are uuids of tables that are no more.
     """
 
     storage: Storage
     uuid: str | None
     location: str
     folders: frozenset[str]
+    current: str
     dropped: frozenset[str]
 
     def refuse(self, paths: Iterable[str], executor: Executor) -> None:
@@ -89,6 +93,8 @@ class Neighbours:
         uuid, location = self._identity(path, head)
         own = path.rpartition("/")[0] in self.folders
         if self.uuid is not None and uuid == self.uuid:
+            if own and _lies_behind_gap(self.current, path.rpartition("/")[2]):
+                return f"{url} is newer than {self.current}, with versions missing between; put right which counts"
             return None if own else f"{url} is of a copy of this table, move that away"
         if self.uuid is None and uuid is None and location is not None and same_location(location, self.location):
             return None
@@ -119,6 +125,12 @@ class Neighbours:
             return None, None
         uuid, location = value.get("table-uuid"), value.get("location")
         return uuid if isinstance(uuid, str) else None, location if isinstance(location, str) else None
+
+
+def _lies_behind_gap(current: str, name: str) -> bool:
+    """True for a version of a table without a catalog that is newer than the one after the current one."""
+    mine, other = _NUMBER.match(current), _NUMBER.match(name)
+    return mine is not None and other is not None and int(other[1]) > int(mine[1]) + 1
 
 
 def _unpacked(head: bytes) -> bytes:

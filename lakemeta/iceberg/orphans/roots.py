@@ -5,8 +5,9 @@ Rules of this module:
 1. Without an argument it is the table's location, and every write path that the table declares outside of it.
 2. A write path that another table beside this one declares too, in part or in whole, is left out with a note; so is one
    where that cannot be found out. Named as ``location`` it is looked at.
-3. A ``location`` that is given lies in one of these places, compared by folder: ``/t2`` does not lie in ``/t``. (To the
-   engine it may lie anywhere, and everything there that the table does not name is an orphan.)
+3. A ``location`` that is given lies in one of these places and behind no link there, compared by folder: ``/t2`` does
+   not lie in ``/t``. (To the engine it may lie anywhere, and everything there that the table does not name is an
+   orphan.)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakemeta.deletion import Links
 from lakemeta.errors import LakemetaError, OptionError, PathNotFoundError, StorageError
 from lakemeta.iceberg.catalogs.hadoop import read_metadata
 from lakemeta.iceberg.orphans.listing import METADATA
@@ -79,10 +81,16 @@ def chosen_root(storage: Storage, metadata: TableMetadata, location: str) -> Roo
     """The directory that an argument names; raises OptionError unless it is or lies in one of the table's."""
     table, outside = declared_roots(storage, metadata)
     root = root_at(storage, location)
-    if not any(own.path == root.path or own.holds(root.path) for own in (table, *outside)):
+    around = next((own for own in (table, *outside) if own.path == root.path or own.holds(root.path)), None)
+    if around is None:
         raise OptionError(
             f"the location {location} lies neither in the table's location {metadata.location} nor in one of its write "
             f"paths, so that files there may be others'; name a location inside of the table"
+        )
+    if Links(storage, around.path).hide(root.path[len(around.path) + 1 :]):
+        raise OptionError(
+            f"the location {location} lies behind a symbolic link, and files there may be others'; name the directory "
+            "itself"
         )
     if QUARANTINE in root.path.split("/"):
         raise OptionError(f"the location {location} lies in a quarantine folder, of which no file is an orphan")
@@ -91,13 +99,13 @@ def chosen_root(storage: Storage, metadata: TableMetadata, location: str) -> Roo
 
 def alone(storage: Storage, metadata: TableMetadata, root: Root, executor: Executor) -> str | None:
     """Why files in a write path outside the table may be others', by rule 2; None if nothing speaks for that."""
-    table = root_at(storage, metadata.location)
+    table, real = root_at(storage, metadata.location), storage.resolve(root.path)
     beside = table.path.rpartition("/")[0]
     try:
         siblings = [e.path for e in storage.list_dir(beside) if e.is_dir and not e.is_link and e.path != table.path]
         for path, others in executor.map_batches(partial(_paths_of, storage), siblings, batch_size=4):
             for other in others:
-                if other == root.path or root.holds(other) or root.path.startswith(f"{other}/"):
+                if other == real or other.startswith(f"{real}/") or real.startswith(f"{other}/"):
                     return f"the table at {storage.url(path)} writes there too"
     except LakemetaError as error:
         return f"whether other tables write there cannot be found out: {error}"
@@ -119,7 +127,7 @@ def _paths_of(storage: Storage, folders: Sequence[str]) -> Iterator[tuple[str, l
             newest = max(entries, key=lambda entry: (entry.modified_ms, entry.path))
             metadata = read_metadata(storage, newest.path)
             locations = [metadata.location, *_declared(metadata.properties)]
-            yield folder, [root_at(storage, location).path for location in locations]
+            yield folder, [storage.resolve(root_at(storage, location).path) for location in locations]
 
 
 def _declared(properties: Mapping[str, str]) -> list[str]:

@@ -129,7 +129,8 @@ def neighbours_of(storage: Storage, loaded: LoadedTable, options: OrphanOptions)
     metadata, own = loaded.metadata, {metadata_directory(storage, loaded.metadata)}
     own.add(f"{store_path(storage.scheme, metadata.location).rstrip('/')}/metadata")
     own.update(store_path(storage.scheme, location).rpartition("/")[0] for location in known_metadata(loaded))
-    return Neighbours(storage, metadata.table_uuid, metadata.location, frozenset(own), options.foreign_uuids)
+    current = loaded.location.rpartition("/")[2]
+    return Neighbours(storage, metadata.table_uuid, metadata.location, frozenset(own), current, options.foreign_uuids)
 
 
 def metadata_directory(storage: Storage, metadata: TableMetadata) -> str:
