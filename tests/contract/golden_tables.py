@@ -44,6 +44,7 @@ Planned = tuple[Work, str]  # and the plan that one local thread makes
 AT_ONCE = 64  # planners that share jobs: all their results are in memory
 CALLS_A_BATCH = 16
 ORPHANS = DATA.with_name("iceberg_orphans")
+EXPIRE = DATA.with_name("iceberg_expire")
 METADATA_SERVICES = (
     ("rewrite-manifests", {"lakemeta.all-specs": "true"}),
     ("compute-partition-stats", {}),
@@ -260,6 +261,17 @@ def _orphans(name: str) -> Execution:
     return Execution(lambda folder: unpack(name, folder, ORPHANS).table, run, iceberg_state)
 
 
+def _expire(name: str) -> Execution:
+    options, now = {"older_than": "2100-01-01", "clean_expired_metadata": "true"}, datetime(2030, 1, 1, tzinfo=UTC)
+
+    def run(root: Path, executor: Executor) -> Report:
+        table = IcebergTable.open(str(root))
+        plan = table.plan("expire-snapshots", options, now=now, executor=executor)
+        return table.apply(plan, executor=executor, env=still_env(1))
+
+    return Execution(lambda folder: unpack(name, folder, EXPIRE).table, run, iceberg_state)
+
+
 def iceberg_state(root: Path) -> dict[str, Any]:
     """Metadata, manifests, rows and files, but for the numbers of attempts in the names of files."""
     table = TableState.local(root)
@@ -274,6 +286,7 @@ def iceberg_state(root: Path) -> dict[str, Any]:
 
 
 EXECUTIONS: dict[str, Callable[[], Execution]] = {
+    "an expire of snapshots": partial(_expire, "expire_dv_a"),
     "a rewrite of manifests": partial(_service, "rewrite_manifests_v2", "rewrite-manifests"),
     "partition statistics": partial(_service, "rewrite_manifests_v2", "compute-partition-stats"),
     "table statistics, with deletes": partial(_service, "pos_deletes_v2", "compute-table-stats"),

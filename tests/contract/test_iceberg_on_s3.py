@@ -71,6 +71,23 @@ def test_a_table_is_rewritten(small, server, url):
     assert len(state(small).live(0)) == 1
 
 
+def test_snapshots_expire(small, server, url):
+    """What no snapshot names is gone from the bucket, and nothing else; s3a paths mean the same bucket."""
+    for start in range(3):
+        small.append([(start, "a", 0.5)])
+    small.remove(small.data_files()[0])
+    small.overwrite(small.data_files()[0], [(7, "a", 7.5)])
+    rows = state(small).rows()
+    table = IcebergTable.open(url.replace("s3:", "s3a:"), server.options)
+    report = table.apply(table.plan("expire-snapshots", {"older_than": "2100-01-01"}))
+    assert report.complete
+    assert report.result["deleted_data_files_count"] == 2
+    assert state(small).rows() == rows
+    present = {f"s3://{entry.path}" for entry in small.storage.walk(small.root)}
+    others = {path for path in present if path.endswith((".metadata.json", "version-hint.text"))}
+    assert present - others == state(small).needed()
+
+
 def test_writers_that_meet(small, server, url):
     """Appenders and a compactor at once: every append is there, once."""
     small.append([(1, "a", 0.5)], [(2, "a", 0.5)])
