@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Generator
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from lakemeta.iceberg.delete_rewrite.units import WrittenDeletes
 from lakemeta.iceberg.rewrite.strays import remove_strays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lakemeta.deletion import Door
     from lakemeta.executor import Executor
@@ -59,6 +60,7 @@ class UnitRuns:
     threads: int | None = None
     committed: Batch = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
+    _in_commit: bool = attrs.field(default=False, init=False)
 
     def run(self) -> None:
         """Write and commit all units.
@@ -71,7 +73,8 @@ class UnitRuns:
         except CommitStateUnknownError:
             raise
         except (LakemetaError, KeyboardInterrupt):
-            self._clean_up(everywhere=True)
+            if not self._in_commit:  # else it is unknown whether a snapshot names the new files
+                self._clean_up(everywhere=True)
             raise
         self._clean_up(everywhere=bool(self.notes))
 
@@ -90,14 +93,17 @@ class UnitRuns:
             self._commit(waiting)
 
     def _commit(self, batch: Batch) -> None:
+        self._in_commit = True
         try:
             self.commit(batch)
         except CommitStateUnknownError:
             raise
         except LakemetaError as error:
+            self._in_commit = False
             remove_files(self._door, [file.file_path for file in _files(batch)])
             self._note(f"a commit of {len(batch)} groups failed", error)
             return
+        self._in_commit = False
         self.committed += batch
 
     def _note(self, what: str, error: LakemetaError) -> None:
@@ -111,11 +117,15 @@ class UnitRuns:
         attempt = secrets.randbelow(1 << 31) if ships(executor) else 0
         results = executor.map_batches(partial(_write, self.job, attempt), self.units, batch_size=1)
         size, done = sum(unit.bytes for unit in self.units), 0
-        for number, (unit, result) in enumerate(zip(self.units, results, strict=True), 1):
-            done += unit.bytes
-            if self.request.on_progress is not None:
-                self.request.on_progress(Progress(number, len(self.units), done, size))
-            yield unit, result
+        try:
+            for number, (unit, result) in enumerate(zip(self.units, results, strict=True), 1):
+                done += unit.bytes
+                if self.request.on_progress is not None:
+                    self.request.on_progress(Progress(number, len(self.units), done, size))
+                yield unit, result
+        finally:
+            if isinstance(results, Generator):  # waits for units under way, whose files are looked for then
+                results.close()
 
     @property
     def _executor(self) -> Executor:

@@ -151,6 +151,25 @@ def test_what_another_writer_does_meanwhile(small) -> None:
     assert not [path for path in everything(small) if ".lakemeta-rewrite-" in path]
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_two_rewrites_at_once(small, version: int) -> None:
+    """Of two that rewrite the same files one wins, and the other changes nothing and leaves nothing."""
+    if version == 3:
+        upgrade(small)
+    rows, plan = state(small).rows(), opened(small).plan(SERVICE, ALL)
+    once = iter([True])
+
+    def win(path: str) -> None:
+        if path.endswith(".avro") and next(once, False):
+            opened(small).apply(plan)
+
+    with pytest.raises(CommitConflictError, match=r"Missing required files|concurrently added DV"):
+        opened(small, _Hooked(small.storage, win)).apply(plan)
+    assert state(small).rows() == rows
+    written = {path for path in everything(small) if "-deletes." in path}
+    assert written == set(state(small).paths(1))
+
+
 class _Hooked(WrappedStorage):
     def __init__(self, inner, before) -> None:
         super().__init__(inner)

@@ -7,13 +7,15 @@ import pickle
 import attrs
 import pyarrow as pa
 import pytest
+from support.faults import WrappedStorage
 from support.iceberg_checker import TableState
 from support.iceberg_tables import SmallTable, create_table
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.executor import batched
+from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations
 from lakemeta.iceberg.catalogs.place import Place
-from lakemeta.iceberg.delete_rewrite import equality, writers
+from lakemeta.iceberg.delete_rewrite import equality, unit_writer, writers
 from lakemeta.iceberg.spec.partitioning import PartitionSpec
 from lakemeta.iceberg.spec.transforms import Transform
 from lakemeta.iceberg.table import IcebergTable
@@ -131,3 +133,49 @@ def test_partitions_that_are_not_understood_are_left_alone(tmp_path, service) ->
     rows = TableState.local(small.root).rows()
     opened(small).apply(opened(small).plan(service, SERVICES[service]))
     assert TableState.local(small.root).rows() == rows
+
+
+class Interrupting(WrappedStorage):
+    """Ctrl-C just before, or just after, the version file with a commit is written."""
+
+    def __init__(self, inner, after: bool) -> None:
+        super().__init__(inner)
+        self.after = after
+
+    def create(self, path, data) -> None:
+        interrupted = path.endswith(".metadata.json")
+        if self.after or not interrupted:
+            self.inner.create(path, data)
+        if interrupted:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("service", SERVICES)
+def test_an_interrupted_commit_keeps_its_files(tmp_path, service, after) -> None:
+    """It may have happened: no new file is removed, the table is whole, and the next run names what is left."""
+    small = make(tmp_path, 2)
+    rows, plan = TableState.local(small.root).rows(), opened(small).plan(service, SERVICES[service])
+    storage = Interrupting(small.storage, after)
+    with pytest.raises(KeyboardInterrupt):
+        IcebergTable(Place(small.root, HadoopTableOperations(storage, small.root))).apply(plan)
+    state = TableState.local(small.root)
+    assert state.rows() == rows
+    assert not state.lost
+    assert new_files(small)
+    report = opened(small).apply(opened(small).plan(service, SERVICES[service]))
+    assert TableState.local(small.root).rows() == rows
+    assert bool(report.notes) != after
+
+
+def test_an_interrupted_unit_leaves_nothing(tmp_path, monkeypatch) -> None:
+    """Ctrl-C while deletes are written: their files are removed."""
+    small = make(tmp_path, 2)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(unit_writer, "check_same_rows", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        opened(small).apply(opened(small).plan("rewrite-position-deletes", {"rewrite-all": "true"}))
+    assert not new_files(small)
