@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _service_options(command: F) -> F:
-    """Add ``--set``, ``--where`` and ``--now``."""
+def _service_options(service: Service, command: F) -> F:
+    """Add ``--set``, ``--where`` and ``--now``, and the service's own flags."""
     for option in (
+        *(click.option(f"--{name}", metavar="FILE", help=what) for name, what in service.flags.items()),
         click.option("--now", metavar="ISO8601", help="Count ages from this moment instead of the present."),
         click.option("--where", metavar="EXPR", help="Only files that may hold rows matching this filter."),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An argument of the procedure."),
@@ -41,7 +43,7 @@ def planning_command(service: Service) -> click.Command:
     @click.command(service.name, help=f"Plan: {service.does}", short_help=service.does)
     @click.argument("table_url", metavar="TABLE")
     @out_option
-    @_service_options
+    @partial(_service_options, service)
     @common_options
     def command(table_url: str, *, out: Path | None, common: Common, **asked: Any) -> None:
         _, plan = _plan(service, table_url, common, **asked)
@@ -57,7 +59,7 @@ def service_command(service: Service) -> click.Command:
     @click.argument("table_url", metavar="TABLE")
     @yes_option
     @dry_run_option
-    @_service_options
+    @partial(_service_options, service)
     @common_options
     def command(table_url: str, *, yes: bool, dry_run: bool, common: Common, **asked: Any) -> None:
         table, plan = _plan(service, table_url, common, **asked)
@@ -82,11 +84,19 @@ def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
 
 
 def _plan(
-    service: Service, table_url: str, common: Common, *, settings: tuple[str, ...], where: str | None, now: str | None
+    service: Service,
+    table_url: str,
+    common: Common,
+    *,
+    settings: tuple[str, ...],
+    where: str | None,
+    now: str | None,
+    **flags: str | None,
 ) -> tuple[IcebergTable, Plan]:
     from lakemeta.iceberg import IcebergTable
 
-    options, at = pairs(settings, "--set"), moment(now)
+    own = (f"{name}={value}" for name, value in flags.items() if value is not None)
+    options, at = pairs((*settings, *own), "--set"), moment(now)
     table = IcebergTable.open(table_url, common.storage_options, on_event=common.on_event)
     plan = table.plan(service.name, options, where, now=at, executor=common.executor("reading metadata"))
     return table, plan

@@ -16,6 +16,8 @@ from lakemeta.errors import OptionError, StalePlanError
 from lakemeta.iceberg.service.plans import PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakemeta.iceberg.service.requests import ApplyRequest, PlanRequest
     from lakemeta.plan import Plan
     from lakemeta.report import Report
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Service:
-    """One service: its name on the command line and, after ``iceberg.``, in plans, and what it does in one sentence."""
+    """One service: its name on the command line and, after ``iceberg.``, in plans, and what it does in one sentence.
+
+    ``flags`` are arguments that are options of their own on the command line: their names, and what each is for.
+    """
 
     name: str
     does: str
     planner: str
     applier: str
+    flags: Mapping[str, str] = attrs.field(factory=dict)
 
     def plan(self, request: PlanRequest) -> Plan:
         """Plan without changing anything."""
@@ -61,6 +67,7 @@ SERVICES: Final = {
             "Delete old files in the table's directories that none of its metadata names.",
             "lakemeta.iceberg.orphans.planner:plan_orphans",
             "lakemeta.iceberg.orphans.apply:apply_orphans",
+            {"inventory": "Do not list; look at the files of this .parquet, .csv or manifest.json of S3 Inventory."},
         ),
         Service(
             "rewrite-position-deletes",

@@ -74,7 +74,7 @@ class Spool:
             return
         table = pa.Table.from_batches(self._waiting).combine_chunks()
         self._waiting, self._waiting_rows = [], 0
-        numbers = pa.array(_hashes(table.column("key").to_pylist()), pa.int16())
+        numbers = pa.array(_hashes(table.column("key").cast(pa.binary()).to_pylist()), pa.int16())
         table = table.take(pc.sort_indices(numbers))
         start = 0
         for counted in sorted(pc.value_counts(numbers).to_pylist(), key=lambda pair: pair["values"]):
@@ -100,6 +100,6 @@ class Spool:
         return self.folder / f"{number}.arrow"
 
 
-def _hashes(keys: Sequence[str]) -> list[int]:
+def _hashes(keys: Sequence[bytes]) -> list[int]:
     crc = zlib.crc32
-    return [crc(key.encode()) % PARTITIONS for key in keys]
+    return [crc(key) % PARTITIONS for key in keys]

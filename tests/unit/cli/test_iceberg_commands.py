@@ -186,6 +186,12 @@ def test_orphan_files_in_one_go(run: Run, small):
     later = ("--now", "2200-01-01T00:00:00Z", "--set", "lakemeta.allow-young=true")
     result = run("plan", "remove-orphan-files", small.root, *later, "--set", f"location={small.root}/data", "-q")
     assert (result.code, "Total: 2 files" in result.out) == (0, True)
+    listed = Path(small.root).parent / "list.csv"
+    listed.write_text(f"file_path,last_modified\n{small.root}/data/x,2020-01-01\n")
+    result = run("plan", "remove-orphan-files", small.root, *later, "--inventory", listed, "-q")
+    assert (result.code, "Total: 1 file," in result.out) == (0, True)
+    twice = ("--inventory", listed, "--set", "inventory=other.csv")
+    assert run("plan", "remove-orphan-files", small.root, *later, *twice).code == 2
     result = run("remove-orphan-files", small.root, *later, "--yes")
     assert (result.code, "2 files deleted, 2 B freed" in result.out) == (0, True)
     assert f"orphan_file_location: file:{small.root}/data/x, file:{small.root}/data/y" in result.out
