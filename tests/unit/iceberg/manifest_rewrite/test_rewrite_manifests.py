@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import attrs
@@ -9,12 +10,22 @@ import pytest
 from support.iceberg_checker import TableState
 from support.iceberg_tables import SmallTable, create_table, still_env
 
-from lakemeta.errors import CommitConflictError, CorruptMetadataError, OptionError, StalePlanError
+from lakemeta.errors import (
+    CommitConflictError,
+    CorruptMetadataError,
+    OptionError,
+    StalePlanError,
+    UnsupportedFeatureError,
+)
 from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.commit import new_manifests
+from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
+from lakemeta.iceberg.manifest_rewrite.planner import refuse_uncounted
 from lakemeta.iceberg.manifests.codec import write_manifest
-from lakemeta.iceberg.spec.partitioning import PartitionSpec
+from lakemeta.iceberg.manifests.entries import ManifestFile
+from lakemeta.iceberg.spec.partitioning import PartitionField, PartitionSpec
+from lakemeta.iceberg.spec.transforms import Transform
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.plan import Plan
 from lakemeta.storage import LocalStorage
@@ -301,3 +312,49 @@ def test_manifests_without_partitions_are_cut_by_number(tmp_path):
     assert table.apply(plan).result == {"rewritten_manifests_count": 7, "added_manifests_count": 3}
     assert live(small) == before
     assert [m["existing_files_count"] for m in TableState.local(small.root).manifests] == [2, 2, 3]
+
+
+def test_lists_that_do_not_count_files_are_refused():
+    """As the engine refuses them: nobody could say that no file is lost."""
+    with pytest.raises(UnsupportedFeatureError, match="No file counts in manifest: /t/m0"):
+        refuse_uncounted([ManifestFile("/t/m0.avro", 1, 0, added_files_count=1, existing_files_count=0)])
+
+
+@pytest.mark.parametrize("value", [None, math.nan, -0.0])
+def test_partitions_of_any_value_are_moved(tmp_path, value):
+    """Also one that does not equal itself."""
+    small = create_table(LocalStorage(), str(tmp_path / "t"), partitioned=True)
+    base = small.operations.refresh()
+    by_v = PartitionSpec(0, (PartitionField(3, 1000, "v", Transform.parse("identity")),))
+    small.operations.commit(base, attrs.evolve(base.metadata, partition_specs=(by_v,)))
+    for i in range(2):
+        file = attrs.evolve(small.write([(i, "a", 0.5)]), partition=(value,))
+        small.update(SnapshotUpdate("append", (file,)))
+    before, table = live(small), opened(small)
+    report = table.apply(table.plan(MANIFESTS), env=small.env)
+    assert report.result == {"rewritten_manifests_count": 2, "added_manifests_count": 1}
+    assert live(small) == before
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_manifests_of_an_older_version_are_moved(tmp_path, version):
+    """After an upgrade records have another layout, and are decoded; in version 3 rows get their first ids."""
+    small = create_table(LocalStorage(), str(tmp_path / "t"), version=version, partitioned=True)
+    for i in range(3):
+        small.append([(i, "a", 0.5)], [(i, "b", 0.5), (i + 9, "b", 0.5)])
+    small.remove(small.data_files()[0])
+    old = TableState.local(small.root)
+    numbers = sorted((e["snapshot_id"], e["sequence_number"] or 0) for e in old.live(0))
+    base = small.operations.refresh()
+    upgraded = attrs.evolve(base.metadata, format_version=version + 1, next_row_id=0 if version == 2 else None)
+    small.operations.commit(base, upgraded)
+    table = opened(small)
+    report = table.apply(table.plan(MANIFESTS), env=small.env)
+    assert report.result == {"rewritten_manifests_count": 3, "added_manifests_count": 1}
+    state = TableState.local(small.root)
+    assert (len(state.rows()), sorted(state.paths(0))) == (len(old.rows()), sorted(old.paths(0)))
+    assert sorted((e["snapshot_id"], e["sequence_number"]) for e in state.live(0)) == numbers
+    if version == 2:
+        firsts = sorted((e["data_file"]["first_row_id"], e["data_file"]["record_count"]) for e in state.live(0))
+        assert [first for first, _ in firsts] == [sum(count for _, count in firsts[:i]) for i in range(len(firsts))]
+        assert state.metadata["next-row-id"] == sum(count for _, count in firsts)
