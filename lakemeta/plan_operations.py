@@ -249,7 +249,8 @@ class RewriteManifests:
     def counted(self) -> _Counted:
         """What it adds to the summary of a plan."""
         into = f"of partition spec {self.spec_id} into {count_of(self.expected_outputs, 'manifest')}"
-        return ("", f"rewrite {self.content} manifests", into), len(self.inputs), self.bytes
+        kind = "delete" if self.content == "deletes" else self.content
+        return ("", f"rewrite {kind} manifests", into), len(self.inputs), self.bytes
 
     @property
     def changed(self) -> _Changed:
