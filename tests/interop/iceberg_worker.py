@@ -1,8 +1,8 @@
 """The side of the real engine: PySpark with Iceberg, answering JSON lines on its standard output.
 
 Started by ``iceberg_engine.IcebergEngine`` as ``iceberg_worker.py JAR WAREHOUSE SCRATCH``; ends with its input.
-A request is a statement in SQL, or an object that names a function of ``iceberg_java`` or
-``iceberg_java_rows`` and its arguments.
+A request is a statement in SQL, or an object that names a function of ``iceberg_java``, ``iceberg_java_rows`` or
+``iceberg_java_history`` and its arguments.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 import iceberg_java
+import iceberg_java_history
 import iceberg_java_rows
 from pyspark.sql import SparkSession
 
@@ -23,7 +24,7 @@ JAVA_OPTIONS = (
     "-Diceberg.scan.plan-in-worker-pool=false",  # with one thread, every plan of a table meets files in one order
 )
 
-CALLS = iceberg_java.CALLS | iceberg_java_rows.CALLS
+CALLS = iceberg_java.CALLS | iceberg_java_rows.CALLS | iceberg_java_history.CALLS
 
 
 def start(jar: str, warehouse: str, scratch: str) -> SparkSession:
