@@ -12,7 +12,7 @@ import attrs
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.plan_fields import check_operation
-from lakemeta.words import count_of
+from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -196,7 +196,8 @@ class Expire:
     @property
     def counted(self) -> _Counted:
         """What it adds to the summary of a plan: no file, as each that goes is counted by itself."""
-        return ("", "expire snapshot", self.reason), 0, 0
+        alone = f"it alone holds {count_of(self.files, 'file')}, {human_bytes(self.bytes)}"
+        return ("", f"expire snapshot {self.snapshot_id}", f"{self.reason}; {alone}"), 0, 0
 
     @property
     def changed(self) -> _Changed:

@@ -63,6 +63,14 @@ def test_what_each_snapshot_alone_holds(root):
     assert {f"{root}/{op.path}" for op in made.deletes()} == all_gone - stay
 
 
+def test_a_summary_has_each_snapshot(root):
+    """The summary of a plan has a row for each snapshot, with what it alone holds."""
+    made = plan(root)
+    rows = {row.action: row.reason for row in made.summary()}
+    for op in expired(made):
+        assert rows[f"expire snapshot {op.snapshot_id}"].startswith(f"too_old; it alone holds {op.files} file")
+
+
 def test_one_plan_for_all_executors(root):
     """Threads, one thread and an executor that ships its work give the same bytes; a plan read back is the plan."""
     made = plan(root)
