@@ -4,7 +4,7 @@ Rules of this module:
 
 1. A file goes only if a snapshot that goes names it (data and delete files: as live), and no snapshot that stays names
    its path as anything, in whatever manifest. Which snapshot removed a file, and how often it was added again, plays
-   no part. The vectors of one Puffin file share its path.
+   no part. The vectors of one Puffin file share its path. Paths that lead to one file through links are one path.
 2. Most manifests are those of snapshots on both sides, and their files stay. So of snapshots that go only the others
    are read, and where there are none, no manifest is read at all.
 3. It fails closed: a list or manifest of either side that cannot be read, or contradicts its line, raises. Of snapshots
@@ -23,13 +23,14 @@ import attrs
 from lakemeta.errors import PathNotFoundError
 from lakemeta.executor import Executor, LocalExecutor
 from lakemeta.iceberg.expire.digests import Digests, pack
+from lakemeta.iceberg.expire.places import RealPlaces
 from lakemeta.iceberg.manifests.entries import FileContent
 from lakemeta.iceberg.manifests.list_reader import ManifestLists
 from lakemeta.iceberg.manifests.store import BATCH_SIZE, live_files, read_list
 from lakemeta.iceberg.spec.locations import file_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lakemeta.iceberg.manifests.entries import ManifestFile
     from lakemeta.iceberg.spec.partitioning import PartitionSpec
@@ -83,6 +84,7 @@ class Retained:
         self.manifests: dict[str, ManifestFile] = {}
         self.lists = ManifestLists()
         self._named = Digests()
+        self._places = RealPlaces(storage)
         self._read: set[str] = set()
 
     def add(self, metadata: TableMetadata, snapshot_ids: Collection[int]) -> None:
@@ -90,13 +92,13 @@ class Retained:
         new = [metadata.snapshots_by_id[i] for i in snapshot_ids if i not in self.snapshots]
         for snapshot, (_, manifests) in zip(new, _lists(self, new), strict=True):
             self.snapshots.add(snapshot.snapshot_id)
-            self._named.add([snapshot.manifest_list or ""])
+            self._add([snapshot.manifest_list or ""])
             for manifest in manifests:
                 if self.manifests.setdefault(manifest.manifest_path, manifest) is manifest:
                     self.spec_ids.add(manifest.partition_spec_id)
-                    self._named.add([manifest.manifest_path])
-        self._named.add(file.statistics_path for file in _statistics(metadata, self.snapshots))
-        self._named.add(entry.metadata_file for entry in metadata.metadata_log)
+                    self._add([manifest.manifest_path])
+        self._add(file.statistics_path for file in _statistics(metadata, self.snapshots))
+        self._add(entry.metadata_file for entry in metadata.metadata_log)
 
     def read_manifests(self, specs: Mapping[int, PartitionSpec]) -> None:
         """Take in the live files of all manifests that have not been read."""
@@ -108,7 +110,10 @@ class Retained:
 
     def names(self, location: str) -> bool:
         """True if anything that stays names a location, however spelled; data files once manifests have been read."""
-        return location in self._named
+        return any(name in self._named for name in self._places.beside([location]))
+
+    def _add(self, locations: Iterable[str]) -> None:
+        self._named.add(self._places.beside(locations))
 
 
 @attrs.frozen(eq=False)
@@ -223,8 +228,9 @@ def _read_lists(
 
 
 def _packed(storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]) -> Iterator[bytes]:
+    places = RealPlaces(storage)
     for files in live_files(storage, specs, manifests):
-        yield pack(location for location, _, _ in files)
+        yield pack(places.beside(location for location, _, _ in files))
 
 
 def _live(
