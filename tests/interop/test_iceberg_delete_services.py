@@ -10,16 +10,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from interop.engine_process import EngineError, EngineUnavailableError
+from interop.engine_process import EngineError
 from interop.iceberg_canonical import difference
-from interop.iceberg_engine import IcebergEngine
 from interop.iceberg_lives import ORC_LACKS_DEFAULTS, Life
 from interop.iceberg_readers import Readers
 
 from lakemeta.iceberg import IcebergTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import pyarrow as pa
 
@@ -28,17 +27,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("default")]
 TABLES = int(os.environ.get("LAKEMETA_INTEROP_TABLES", "2"))
 SEED = int(os.environ.get("LAKEMETA_INTEROP_SEED", "1"))
 ALL = {"rewrite-all": "true"}
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
-    """The real engine."""
-    try:
-        started = IcebergEngine(tmp_path_factory.mktemp("iceberg"))
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with started as engine:
-        yield engine
 
 
 class DeleteLife(Life):

@@ -6,30 +6,18 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from interop.engine_process import EngineUnavailableError
 from interop.iceberg_engine import IcebergEngine
 from support.iceberg_checker import TableState
 
 from lakemeta.iceberg import IcebergTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 pytestmark = pytest.mark.engine
 
 LATER = "2100-01-01"
 MERGE_ON_READ = ", ".join(f"'write.{kind}.mode'='merge-on-read'" for kind in ("delete", "update", "merge"))
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
-    """The real engine."""
-    try:
-        started = IcebergEngine(tmp_path_factory.mktemp("iceberg"))
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with started as engine:
-        yield engine
 
 
 def history(engine: IcebergEngine, name: str, version: int) -> None:

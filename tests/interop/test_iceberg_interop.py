@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from interop.engine_process import EngineUnavailableError
 from interop.iceberg_engine import IcebergEngine
 from support.faults import WrappedStorage
 from support.iceberg_tables import create_table
@@ -21,24 +20,13 @@ from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 pytestmark = pytest.mark.engine
 
 MERGE_ON_READ = {f"write.{kind}.mode": "merge-on-read" for kind in ("delete", "update", "merge")}
 LATER = "TIMESTAMP '2100-01-01 00:00:00'"
 LINEAGE = "*, _row_id, _last_updated_sequence_number"
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
-    """The real engine."""
-    try:
-        started = IcebergEngine(tmp_path_factory.mktemp("iceberg"))
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with started as engine:
-        yield engine
 
 
 def create(engine: IcebergEngine, name: str, version: int, partitioned: str = "", **properties: str) -> None:

@@ -7,31 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from interop.engine_process import EngineUnavailableError
 from interop.iceberg_engine import IcebergEngine
 
 from lakemeta.iceberg import IcebergTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakemeta.report import Report
 
 pytestmark = pytest.mark.engine
 
 MERGE_ON_READ = {f"write.{kind}.mode": "merge-on-read" for kind in ("delete", "update", "merge")}
 LATER = "TIMESTAMP '2100-01-01 00:00:00'"
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
-    """The real engine."""
-    try:
-        started = IcebergEngine(tmp_path_factory.mktemp("iceberg"))
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with started as engine:
-        yield engine
 
 
 def create(engine: IcebergEngine, name: str, version: int, *, evolves: bool = True) -> None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from interop.engine_process import EngineUnavailableError
 from interop.iceberg_engine import IcebergEngine
 
 from lakemeta.iceberg import IcebergTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 pytestmark = pytest.mark.engine
 
@@ -27,17 +26,6 @@ STRUCTS = [
 ]
 CASES = [(2, (P,)), (2, (X,)), (2, (P, Q)), (3, (1, P, X))]
 SEED = 20
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
-    """The real engine."""
-    try:
-        started = IcebergEngine(tmp_path_factory.mktemp("iceberg"))
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with started as engine:
-        yield engine
 
 
 def field(name: str, kind: pa.DataType, field_id: int) -> pa.Field:

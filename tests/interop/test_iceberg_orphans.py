@@ -12,14 +12,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from interop.engine_process import EngineUnavailableError
 from interop.iceberg_engine import IcebergEngine
 from support.iceberg_checker import TableState
 
 from lakemeta.iceberg import IcebergTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.engine
@@ -33,17 +31,6 @@ PLANTED = (
     "metadata/00000-dead.metadata.json",
     "top",
 )
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
-    """The real engine."""
-    try:
-        started = IcebergEngine(tmp_path_factory.mktemp("iceberg"))
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with started as engine:
-        yield engine
 
 
 def written(engine: IcebergEngine, name: str, version: int) -> Path:

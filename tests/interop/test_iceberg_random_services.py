@@ -10,28 +10,15 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from interop.engine_process import EngineUnavailableError
-from interop.iceberg_engine import IcebergEngine
 from interop.iceberg_served import ServedLife
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("default")]
 
 TABLES = int(os.environ.get("LAKEMETA_INTEROP_SERVED", "3"))
 SEED = int(os.environ.get("LAKEMETA_INTEROP_SEED", "1"))
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
-    """The real engine."""
-    try:
-        started = IcebergEngine(tmp_path_factory.mktemp("iceberg"))
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with started as engine:
-        yield engine
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + TABLES))

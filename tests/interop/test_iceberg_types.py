@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from generate.iceberg_schemas import KEY, random_rows
-from interop.engine_process import EngineUnavailableError
 from interop.iceberg_canonical import difference
 from interop.iceberg_engine import IcebergEngine
 from interop.iceberg_readers import Readers
@@ -40,17 +39,6 @@ MOMENTS = ("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
 ORDERED = ("boolean", "int", "long", "float", "double", "date", "timestamp", "timestamptz", "string", "binary")
 LONG = ("string", "binary")  # may be longer than a directory's name
 UNREADABLE = ("timestamp_ns", "timestamptz_ns", "fixed[13]", "fixed[16]")  # partitions that IcebergGenerics cannot read
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergEngine]:
-    """The real engine."""
-    try:
-        started = IcebergEngine(tmp_path_factory.mktemp("iceberg"))
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with started as engine:
-        yield engine
 
 
 def named(number: int, name: str, kind: Json, *, required: bool = False) -> Json:
