@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("default")]
 
-TABLES = int(os.environ.get("LAKEMETA_INTEROP_SERVED", "3"))
+TABLES = int(os.environ.get("LAKEMETA_INTEROP_SERVED", "2"))
 SEED = int(os.environ.get("LAKEMETA_INTEROP_SEED", "1"))
 
 

@@ -90,7 +90,7 @@ def unpack_case(name: str, into: Path) -> MdtCase:
     """Unpack a recorded case below a directory."""
     for path, data, modified in _members(name):
         if data is None:
-            (into / path).mkdir()
+            (into / path).mkdir(parents=True, exist_ok=True)
         else:
             (into / path).write_bytes(data)
             os.utime(into / path, (modified, modified))
