@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("default")]
 
-TABLES = int(os.environ.get("LAKEMETA_INTEROP_TABLES", "4"))
+TABLES = int(os.environ.get("LAKEMETA_INTEROP_TABLES", "3"))
 SEED = int(os.environ.get("LAKEMETA_INTEROP_SEED", "1"))
 
 
