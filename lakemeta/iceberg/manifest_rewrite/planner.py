@@ -10,7 +10,6 @@ from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.iceberg.manifest_rewrite.clustering import Clustering
 from lakemeta.iceberg.manifest_rewrite.gain import Opened, in_order
 from lakemeta.iceberg.manifest_rewrite.options import ManifestOptions
-from lakemeta.iceberg.manifest_rewrite.replacement import live_files
 from lakemeta.iceberg.manifests.codec import summarise
 from lakemeta.iceberg.manifests.entries import ManifestContent, ManifestFile
 from lakemeta.iceberg.manifests.lines import check_snapshots
@@ -94,11 +93,8 @@ def _find(
     clustering = Clustering.of(manifests, metadata.specs_by_id[spec_id], options.sort_by, options.target_size_bytes)
     if clustering.wanted == 1 and len(manifests) == 1:
         return None
-    if clustering.fields:
-        read = stored.stream(manifests, frozenset())
-        partitions = [entry.data_file.partition for entries in read for entry in entries if entry.is_live]
-    else:  # how many files there are is all that decides
-        partitions = [(None,) * len(metadata.specs_by_id[spec_id].fields)] * sum(map(live_files, manifests))
+    read = stored.stream(manifests, frozenset())  # also without partitions: a line may count what is not there
+    partitions = [entry.data_file.partition for entries in read for entry in entries if entry.is_live]
     outputs, types = clustering.outputs(partitions), metadata.partition_types(spec_id)
     counted = in_order(partitions, clustering.key)
     before = Opened.count([m.partitions for m in manifests], types, counted)

@@ -298,7 +298,7 @@ def avro(small: SmallTable) -> set[str]:
 
 
 def test_manifests_without_partitions_are_cut_by_number(tmp_path):
-    """They are not read for a plan; each new one gets its share of the files, in their order."""
+    """Each new one gets its share of the files, in their order."""
     small = create_table(LocalStorage(), str(tmp_path / "t"))
     for i in range(7):
         small.append([(i, "a", 0.5)])

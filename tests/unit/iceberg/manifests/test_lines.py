@@ -186,3 +186,10 @@ def test_no_file_is_an_orphan_by_its_line(table: SmallTable) -> None:
     relist(table, setting(DATA, **NONE, added_rows_count=0, existing_rows_count=0))
     with pytest.raises(CorruptMetadataError, match="0 added files, and it has 1"):
         IcebergTable.open(table.root).plan("remove-orphan-files")
+
+
+def test_manifests_are_not_rewritten_by_what_lines_count(table: SmallTable) -> None:
+    """A line that counts two billion files takes no memory for them."""
+    relist(table, setting(DATA, added_files_count=2**31 - 1))
+    with pytest.raises(CorruptMetadataError, match="2147483647 added files, and it has 1"):
+        IcebergTable.open(table.root).plan("rewrite-manifests")
