@@ -142,14 +142,12 @@ class _Removal:
 
     def delete(self, planned: Sequence[_Planned]) -> Report:
         """Delete, round by round, what no version of the table names that is read before each round."""
-        tally = _Tally()
-        while planned:
+        tally, named = _Tally(), set[str]()
+        for start in range(0, len(planned), _ROUND):
             spared, loaded = self._look_again()
-            named = self._named(planned, loaded)
-            tally.named += len(named)
-            planned = [file for file in planned if file.path not in named]
-            files, planned = planned[:_ROUND], planned[_ROUND:]
-            going = [f for f in files if spared.why(f.path[len(f.root.path) + 1 :]) is None]
+            named |= self._named(planned[start:], loaded)
+            files = planned[start : start + _ROUND]
+            going = [f for f in files if f.path not in named and spared.why(f.path[len(f.root.path) + 1 :]) is None]
             tally.named += len(files) - len(going)
             for root in self.roots:
                 own = [file for file in going if file.root is root]
