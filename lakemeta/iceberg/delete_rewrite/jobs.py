@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 
 def delete_job(request: ApplyRequest, metadata: TableMetadata, uuid: str) -> DeleteJob:
-    """What all units have in common. Workers need the table's shape and not its history, which may be large."""
-    shape = attrs.evolve(metadata, snapshots=(), refs={}, current_snapshot_id=None, snapshot_log=(), metadata_log=())
-    return DeleteJob(request.place.operations.storage, shape, uuid, granularity(metadata))
+    """What all units have in common."""
+    return DeleteJob(request.place.operations.storage, metadata.without_history(), uuid, granularity(metadata))
 
 
 def granularity(metadata: TableMetadata) -> Granularity:

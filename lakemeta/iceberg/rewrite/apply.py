@@ -89,11 +89,11 @@ def apply_rewrite(request: ApplyRequest) -> Report:
 
 
 def _work(place: Place, plan: Plan, job: JobOptions, metadata: TableMetadata, uuid: str) -> RewriteJob:
-    """What all groups have in common. Workers need the table's shape and not its history, which may be large."""
+    """What all groups have in common."""
     order, order_id = row_order(metadata, job)
     return RewriteJob(
         place.operations.storage,
-        attrs.evolve(metadata, snapshots=(), refs={}, current_snapshot_id=None, snapshot_log=(), metadata_log=()),
+        metadata.without_history(),
         uuid,
         order,
         order_id,

@@ -160,6 +160,10 @@ class TableMetadata:
         """The head of the main branch; None while the table is empty."""
         return None if self.current_snapshot_id is None else self.snapshot(self.current_snapshot_id)
 
+    def without_history(self) -> TableMetadata:
+        """The table's shape alone, for workers that write: no snapshots, refs or logs, which may be large."""
+        return attrs.evolve(self, snapshots=(), refs={}, current_snapshot_id=None, snapshot_log=(), metadata_log=())
+
     def partition_types(self, spec_id: int) -> tuple[Type, ...]:
         """The types of a spec's partition values; a dropped column's is from the last schema with it."""
         newest_first = sorted(self.schemas, key=lambda s: -s.schema_id)

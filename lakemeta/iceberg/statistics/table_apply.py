@@ -71,8 +71,7 @@ def _sketches(
     """The sketch of each column's values in the live rows of a snapshot."""
     storage, executor = request.place.operations.storage, request.executor or LocalExecutor()
     tasks = scan(storage, metadata, snapshot, executor)
-    shape = attrs.evolve(metadata, snapshots=(), refs={}, current_snapshot_id=None, snapshot_log=(), metadata_log=())
-    rows = LiveRows(storage, shape, tuple(column.field_id for column in columns))
+    rows = LiveRows(storage, metadata.without_history(), tuple(column.field_id for column in columns))
     found = [ThetaSketch()] * len(columns)
     for part in executor.map_batches(partial(_sketch, rows, columns), tasks, batch_size=_FILES):
         found = [sketch.united(more) for sketch, more in zip(found, part, strict=True)]
