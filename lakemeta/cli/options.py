@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,9 +12,11 @@ import attrs
 import click
 
 from lakemeta.errors import OptionError
+from lakemeta.moments import utc_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
 
     from lakemeta.events import Event
     from lakemeta.executor import Executor
@@ -156,10 +157,9 @@ def moment(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        parsed = datetime.fromisoformat(text)
+        return utc_moment(text)
     except ValueError:
         raise OptionError(f"--now {text} is no ISO 8601 time; write it as 2026-08-01T10:00:00Z") from None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def make_executor(name: str, spark_master: str | None = None, spark_conf: Mapping[str, str] | None = None) -> Executor:

@@ -20,7 +20,6 @@ import io
 import zlib
 from collections import defaultdict
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_plus
@@ -34,7 +33,7 @@ from lakemeta.iceberg.orphans.listing import Counts
 from lakemeta.iceberg.orphans.uris import split_location
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.json_text import parse_json
-from lakemeta.moments import epoch_ms
+from lakemeta.moments import epoch_ms, utc_moment
 from lakemeta.paths import ROOTED_SCHEMES, is_text, split_scheme
 from lakemeta.storage.local import LocalStorage
 
@@ -181,10 +180,7 @@ def _csv(source: Storage, path: str, names: Sequence[str] | None) -> Iterator[li
 
 def _milliseconds(text: str) -> int | None:
     """A time of a CSV file, None for no time; raises ValueError for what is no ISO 8601 time."""
-    if not text:
-        return None
-    parsed = datetime.fromisoformat(text)
-    return epoch_ms(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
+    return epoch_ms(utc_moment(text)) if text else None
 
 
 def _same(value: Any) -> Any:

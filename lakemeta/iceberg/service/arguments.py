@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from lakemeta import typed_text
 from lakemeta.errors import OptionError
+from lakemeta.moments import epoch_ms, utc_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLIS: Final = re.compile("[0-9]{11,17}")
 
 
@@ -27,13 +26,11 @@ def timestamp_ms(options: Mapping[str, str], name: str) -> int | None:
     if _MILLIS.fullmatch(text):
         return int(text)
     try:
-        parsed = datetime.fromisoformat(text)
+        return epoch_ms(utc_moment(text))
     except ValueError:
         raise OptionError(
             f"'{name}' is set to {text} but must be an ISO 8601 time such as 2026-08-01T10:00:00Z"
         ) from None
-    aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(milliseconds=1)
 
 
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...]:
