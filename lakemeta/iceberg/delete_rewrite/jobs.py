@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.delete_rewrite.units import DeleteJob
 

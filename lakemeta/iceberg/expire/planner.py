@@ -16,7 +16,7 @@ from lakemeta.iceberg.expire.unused_metadata import Unused, unused
 from lakemeta.iceberg.rewrite.unfinished import base_snapshots
 from lakemeta.iceberg.service.plans import header_of
 from lakemeta.iceberg.spec.locations import within
-from lakemeta.iceberg.spec.properties import bool_property
+from lakemeta.iceberg.spec.properties import check_gc
 from lakemeta.plan import Plan
 from lakemeta.plan_operations import Delete, Expire, RemoveRef, RemoveUnused
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lakemeta.plan_operations import Operation
 
 EXPIRE_SNAPSHOTS: Final = "expire-snapshots"
+EXPIRING: Final = "expire snapshots"  # in sentences
 _NAMED: Final = 20  # how many files a sentence names
 
 
@@ -45,7 +46,7 @@ def plan_expire(request: PlanRequest) -> Plan:
     options = ExpireOptions.parse(request.options)
     operations = request.place.operations
     metadata = operations.refresh().metadata
-    check_gc(metadata)
+    check_gc(metadata.properties, EXPIRING)
     retention = decide(metadata, options, request.now_ms, pinned_snapshots(operations, metadata, options))
     retained = Retained(operations.storage, request.executor)
     former, notes = unfinished(operations, metadata)
@@ -63,14 +64,6 @@ def plan_expire(request: PlanRequest) -> Plan:
     header = header_of(request, EXPIRE_SNAPSHOTS, metadata, metadata.current_snapshot, facts)
     changes = (*_expired(metadata, retention, files), *_surplus(surplus))
     return Plan(header, [*changes, *(_delete(metadata, file) for file in gone if id(file) not in left)])
-
-
-def check_gc(metadata: TableMetadata) -> None:
-    """Raise UnsupportedFeatureError if the table is not to lose any file."""
-    if not bool_property(metadata.properties, "gc.enabled", True):
-        raise UnsupportedFeatureError(
-            "Cannot expire snapshots: GC is disabled (deleting files may corrupt other tables)"
-        )
 
 
 def pinned_snapshots(operations: TableOperations, metadata: TableMetadata, options: ExpireOptions) -> Mapping[int, str]:

@@ -20,11 +20,12 @@ from lakemeta.iceberg.catalogs.doors import Doors
 from lakemeta.iceberg.expire.deleting import Target, by_door
 from lakemeta.iceberg.expire.ledger import Former, unfinished
 from lakemeta.iceberg.expire.options import ExpireOptions
-from lakemeta.iceberg.expire.planner import check_gc, files_of, former_of, goes, pinned_snapshots, unused_of
+from lakemeta.iceberg.expire.planner import EXPIRING, files_of, former_of, goes, pinned_snapshots, unused_of
 from lakemeta.iceberg.expire.retention import Retention, decide
 from lakemeta.iceberg.expire.unreferenced import Retained
 from lakemeta.iceberg.spec.locations import file_key, whole
 from lakemeta.iceberg.spec.metadata_removal import Removal
+from lakemeta.iceberg.spec.properties import check_gc
 from lakemeta.plan_operations import Delete, Expire, RemoveRef, RemoveUnused
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Proof:
 
     def check(self, metadata: TableMetadata) -> Retention:
         """What the plan expires of a version; raises StalePlanError if that version needs any of it or lacks it."""
-        check_gc(metadata)
+        check_gc(metadata.properties, EXPIRING)
         pinned = pinned_snapshots(self.operations, metadata, self.options)
         decided = decide(metadata, self.options, self.now_ms, pinned)
         for snapshot_id in sorted(self.removal.snapshots - decided.expired.keys()):

@@ -23,11 +23,12 @@ from lakemeta.iceberg.catalogs.doors import orphan_door
 from lakemeta.iceberg.orphans.join import Join
 from lakemeta.iceberg.orphans.names import HiddenNames, Spared
 from lakemeta.iceberg.orphans.options import SERVICE, OrphanOptions
-from lakemeta.iceberg.orphans.planner import chosen_roots, path_of, refuse_kept
+from lakemeta.iceberg.orphans.planner import DELETING, chosen_roots, path_of
 from lakemeta.iceberg.orphans.referenced import References
 from lakemeta.iceberg.orphans.search import metadata_directory, neighbours_of
 from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
 from lakemeta.iceberg.service.plans import open_plan
+from lakemeta.iceberg.spec.properties import check_gc
 from lakemeta.paths import ROOTED_SCHEMES
 from lakemeta.plan_operations import Delete
 from lakemeta.report import Outcome, Report, count
@@ -91,7 +92,7 @@ class _Removal:
     def of(cls, request: ApplyRequest, loaded: LoadedTable) -> _Removal:
         """What a plan asks for, checked as far as it goes without its files."""
         options = OrphanOptions.parse(request.plan.header.options)
-        refuse_kept(loaded.metadata)
+        check_gc(loaded.metadata.properties, DELETING)
         cutoff = request.plan.header.facts.get("older_than_ms")
         if type(cutoff) is not int or (options.older_than_ms is not None and cutoff != options.older_than_ms):
             raise StalePlanError("the plan's first line does not say how old its files are; make the plan again")
@@ -164,7 +165,7 @@ class _Removal:
         folder = metadata_directory(self.storage, operations.current().metadata)
         uuids = unfinished_uuids(self.storage, folder)
         loaded = operations.refresh()
-        refuse_kept(loaded.metadata)
+        check_gc(loaded.metadata.properties, DELETING)
         return Spared.of(loaded.metadata, uuids), loaded
 
     def _named(self, files: Sequence[_Planned], loaded: LoadedTable) -> set[str]:

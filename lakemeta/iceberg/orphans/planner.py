@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.iceberg.catalogs.opening import FixedTableOperations
 from lakemeta.iceberg.orphans.options import SERVICE, OrphanOptions
 from lakemeta.iceberg.orphans.roots import Root, alone, chosen_root, declared_roots
 from lakemeta.iceberg.orphans.search import Found, Search
 from lakemeta.iceberg.service.plans import header_of
 from lakemeta.iceberg.spec.locations import store_path, whole, within
-from lakemeta.iceberg.spec.properties import bool_property
+from lakemeta.iceberg.spec.properties import check_gc
 from lakemeta.plan import Plan
 from lakemeta.plan_operations import Delete
 from lakemeta.words import count_of
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.storage.contract import Storage
 
+DELETING: Final = "delete orphan files"  # in sentences
 REASON: Final = "no metadata of the table names it"
 
 
@@ -41,7 +41,7 @@ def plan_orphans(request: PlanRequest) -> Plan:
     options = OrphanOptions.parse(request.options)
     operations = request.place.operations
     metadata = operations.refresh().metadata
-    refuse_kept(metadata)
+    check_gc(metadata.properties, DELETING)
     if not isinstance(operations, FixedTableOperations):
         operations.check_writable()
     cutoff = options.cutoff(request.now_ms)
@@ -54,14 +54,6 @@ def plan_orphans(request: PlanRequest) -> Plan:
     return Plan(
         header, [Delete("", name, orphan.size, REASON) for name, orphan in zip(names, found.orphans, strict=True)]
     )
-
-
-def refuse_kept(metadata: TableMetadata) -> None:
-    """Raise UnsupportedFeatureError, in the engine's words, for a table whose files are not to be deleted."""
-    if not bool_property(metadata.properties, "gc.enabled", True):
-        raise UnsupportedFeatureError(
-            "Cannot delete orphan files: GC is disabled (deleting files may corrupt other tables)"
-        )
 
 
 def chosen_roots(

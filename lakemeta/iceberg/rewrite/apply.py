@@ -11,8 +11,6 @@ import logging
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-import attrs
-
 from lakemeta.errors import CommitStateUnknownError, LakemetaError
 from lakemeta.iceberg.catalogs.doors import data_door
 from lakemeta.iceberg.commit.committer import remove_files
