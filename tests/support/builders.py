@@ -124,9 +124,11 @@ def clean_plan(
     return avro("HoodieCleanerPlan", record)
 
 
-def compaction_plan(operations: Iterable[tuple[str, str, str]]) -> bytes:
-    """A requested compaction of (partition, file id, base instant) slices."""
-    listed = [{"partitionPath": p, "fileId": f, "baseInstantTime": b} for p, f, b in operations]
+def compaction_plan(operations: Iterable[tuple[str, str, str]], logs: Sequence[str] = ()) -> bytes:
+    """A requested compaction of (partition, file id, base instant) slices, each of which names these log files."""
+    listed = [
+        {"partitionPath": p, "fileId": f, "baseInstantTime": b, "deltaFilePaths": list(logs)} for p, f, b in operations
+    ]
     return avro("HoodieCompactionPlan", {"operations": listed})
 
 
@@ -339,7 +341,10 @@ _COMPACTION_PLAN = {
                 "items": {
                     "type": "record",
                     "name": "HoodieCompactionOperation",
-                    "fields": [_optional(name, "string") for name in ("baseInstantTime", "fileId", "partitionPath")],
+                    "fields": [
+                        *(_optional(name, "string") for name in ("baseInstantTime", "fileId", "partitionPath")),
+                        _optional("deltaFilePaths", {"type": "array", "items": "string"}),
+                    ],
                 },
             },
         )

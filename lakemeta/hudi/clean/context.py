@@ -22,6 +22,7 @@ class CleanContext:
     instant of the replace commit, ``savepointed`` a file name to the savepoint that pins it, ``needed`` (partition,
     file id) to the operation of a pending (log) compaction, ``pinned`` a partition to the names that savepoints pin in
     it, with the savepoint, and ``savepoint_partitions`` each savepoint to the partitions in which it names a file.
+    ``claimed`` maps a file name to the pending operation whose plan names it ("compaction 20260801100000000").
     """
 
     policy: Policy
@@ -34,3 +35,4 @@ class CleanContext:
     drop_savepointed: bool = False
     pinned: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     savepoint_partitions: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    claimed: Mapping[str, str] = attrs.field(factory=dict)

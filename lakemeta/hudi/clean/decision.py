@@ -82,6 +82,7 @@ def clean_context(
         options.drop_savepointed,
         state.pinned,
         partitions_named(state),
+        state.needed,
     )
 
 

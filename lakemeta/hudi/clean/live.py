@@ -6,8 +6,9 @@ keep, a file of it that is still there may go only if it would go today. Rules o
 1. The newest committed slice of a live file group stays, and so do slices at or after ECT and the newest before it.
 2. A replaced group goes whole only if the policy keeps versions or the replace commit is earlier than ECT. One that was
    replaced later is judged as it was for the plan: as a live group.
-3. What a savepoint names stays, what the plan of a pending compaction, log compaction or clustering names, and what a
-   pending compaction needs besides.
+3. What a savepoint names stays, the slices of which the plan of a pending compaction, log compaction or clustering
+   names a file, and what a pending compaction needs besides. Files that plans name are refused by their names alone as
+   well (:mod:`lakemeta.hudi.view.named_files`).
 4. Files of writes that have not completed stay.
 5. Of several base files of one group and instant all are judged alike.
 6. All stays where it is not known what a savepoint needs (:mod:`lakemeta.hudi.clean.savepoints`).
@@ -24,7 +25,7 @@ from lakemeta.hudi.files.names import parse_base_file
 from lakemeta.hudi.view.file_groups import build_file_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.clean.rules import Verdict
@@ -37,21 +38,20 @@ _WHY: Final = {
     clean.WITHIN_VERSIONS: "is in the newest committed slice of its file group",
     clean.SAVEPOINT: "savepoint {by} needs",
     clean.COMPACTION: "a pending compaction needs",
+    clean.CLUSTERING: "a pending clustering needs",
     clean.UNCOMMITTED: "belongs to {by}, which has not completed",
 }
 
 
 def still_needed(
     context: CleanContext,
-    needed: Mapping[str, str],
     partition: str,
     files: Iterable[tuple[str, int]],
     planned: frozenset[str],
 ) -> Iterator[tuple[str, str]]:
     """The planned names that must stay, each with what needs it.
 
-    ``files`` are (name, size in bytes) of the partition's directory; ``needed`` maps names to the pending operations
-    that read them.
+    ``files`` are (name, size in bytes) of the partition's directory.
     """
     files = list(files)
     verdicts: dict[tuple[str, str], Verdict] = {}
@@ -69,9 +69,7 @@ def still_needed(
     for name in sorted(planned & {name for name, _ in files}):
         base = parse_base_file(name, 0)
         found = verdicts.get((base.file_id, base.instant)) if base else logs.get(name)
-        if name in needed:
-            yield name, f"the pending {needed[name]} reads"
-        elif found is not None and not found.delete:
+        if found is not None and not found.delete:
             yield name, _WHY[found.reason].format(by=found.by)
 
 

@@ -5,7 +5,7 @@ Rules of this module:
 1. Every path must be a data file's inside the table, in the partition it is listed under and not in ``.hoodie``; every
    dropped partition a directory of the table. Both must be what :mod:`lakemeta.hudi.files.doors` lets through, and not
    in another table that lies in this one.
-2. No completed savepoint may name a file of it.
+2. No completed savepoint may name a file of it, and no plan of a pending compaction, log compaction or clustering.
 3. The earliest commit to retain is an instant, no later than the newest completed commit.
 4. What must stay as the table is now (:mod:`lakemeta.hudi.clean.live`) may not be named. Its partitions are listed for
    that, each on its own and where batches of work run.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _BATCH = 8
 _ADVICE = "if another writer left this plan, delete its .clean.requested and .clean.inflight files; then clean again"
-_SAVEPOINT_ADVICE = "delete the savepoint with Hudi, or the plan's .clean.requested file, and clean again"
+_INSTEAD = "or delete the plan's .clean.requested file, and clean again"
 
 
 def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, executor: Executor) -> dict[str, list[str]]:
@@ -58,7 +58,7 @@ def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, exec
         if (other := other_table(door.storage, root, partition)) is not None:
             raise CorruptMetadataError(f"the clean plan drops {partition}, but {other} is another table; {_ADVICE}")
     planned = [(p, frozenset(path.rpartition("/")[2] for path in paths)) for p, paths in checked.items()]
-    work = partial(_judge, door, root, _context(plan, state), _needed(plan, state))
+    work = partial(_judge, door, root, _context(plan, state))
     where = executor if len(planned) > _BATCH else nearby(executor)
     for partition, name, why in where.map_batches(work, planned, batch_size=_BATCH):
         raise CorruptMetadataError(
@@ -84,28 +84,18 @@ def _context(plan: CleanerPlan, state: TableState) -> CleanContext:
     return clean_context(state, options, state.timeline, earliest)
 
 
-def _judge(
-    door: Door, root: str, context: CleanContext, needed: dict[str, str], batch: Sequence[_Planned]
-) -> Iterator[tuple[str, str, str]]:
+def _judge(door: Door, root: str, context: CleanContext, batch: Sequence[_Planned]) -> Iterator[tuple[str, str, str]]:
     for partition, planned in batch:
         if (other := other_table(door.storage, root, partition)) is not None:
             yield partition, min(planned), f"lies in {other}, another table"
         files = [(entry.name, entry.size) for entry in list_partition(door.storage, root, partition)]
-        for name, why in still_needed(context, needed, partition, files, planned):
+        for name, why in still_needed(context, partition, files, planned):
             yield partition, name, why
 
 
-def _needed(plan: CleanerPlan, state: TableState) -> dict[str, str]:
-    """Of what pending operations read, that which the plan names."""
-    if not state.needed:
-        return {}
-    named = {file.path.rpartition("/")[2] for files in plan.files.values() for file in files}
-    return {name: what for name, what in state.needed.items() if name in named}
-
-
 def check_names(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
-    """As :func:`check_plan`, by names and savepoints alone: of a plan that was judged a moment ago."""
-    named = NamedFiles.of("the clean plan", root, state.savepoints, _SAVEPOINT_ADVICE)
+    """As :func:`check_plan`, by what names files alone: of a plan that was judged a moment ago."""
+    named = NamedFiles.of("the clean plan", root, state.savepoints, state.needed, _INSTEAD)
     checked: dict[str, list[str]] = {}
     for partition, files in plan.files.items():
         folder = named.folder(partition)

@@ -8,7 +8,9 @@ Rules of this module:
 3. KEEP_LATEST_FILE_VERSIONS K: of a live group stay the newest K slices, less one if the group is in a pending
    compaction, whose slices are not counted.
 4. A slice with a file that a savepoint names stays whole, and so does one that a pending compaction or log compaction
-   needs (in live groups).
+   needs (in live groups). Unlike Hudi, so does a slice with a file that the plan of a pending compaction, log
+   compaction or clustering names, wherever it counts to: Hudi 1.0 deletes such log files (HUDI-19290), and the
+   operation fails for ever.
 5. A visited partition without any live group is dropped, unless a group replaced at or after ECT is still on disk.
    Unlike Hudi, one with a savepointed file is not dropped (unless asked to), and the table root never is.
 6. Unlike Hudi, nothing goes of a partition where what a savepoint says does not fit the files (see
@@ -40,6 +42,7 @@ RETAINED: Final = "retained_commit"
 WITHIN_VERSIONS: Final = "within_versions_retained"
 SAVEPOINT: Final = "pinned_by_savepoint"
 COMPACTION: Final = "pinned_by_pending_compaction"
+CLUSTERING: Final = "pinned_by_pending_clustering"
 REPLACED_RETAINED: Final = "replaced_but_retained"
 UNCOMMITTED: Final = "not_committed"
 
@@ -96,7 +99,7 @@ def judge_replaced(context: CleanContext, group: FileGroup, replaced_at: str) ->
         elif savepoint is not None:
             yield Verdict(file_slice, False, SAVEPOINT, savepoint)
         elif goes:
-            yield Verdict(file_slice, True, REPLACED, replaced_at)
+            yield _unless_claimed(context, Verdict(file_slice, True, REPLACED, replaced_at))
         else:
             yield Verdict(file_slice, False, REPLACED_RETAINED, replaced_at)
 
@@ -145,7 +148,7 @@ def _by_versions(context: CleanContext, group: FileGroup, slices: Sequence[FileS
             if savepoint is not None:
                 yield Verdict(file_slice, False, SAVEPOINT, savepoint)
             else:
-                yield Verdict(file_slice, True, SUPERSEDED, newer)
+                yield _unless_claimed(context, Verdict(file_slice, True, SUPERSEDED, newer))
         newer = file_slice.instant
 
 
@@ -156,7 +159,18 @@ def _unless_pinned(context: CleanContext, group: FileGroup, file_slice: FileSlic
     operation = context.needed.get((group.partition, group.file_id))
     if _is_needed(operation, file_slice):
         return Verdict(file_slice, False, COMPACTION, file_slice.instant)
-    return Verdict(file_slice, True, SUPERSEDED, newer)
+    return _unless_claimed(context, Verdict(file_slice, True, SUPERSEDED, newer))
+
+
+def _unless_claimed(context: CleanContext, verdict: Verdict) -> Verdict:
+    """A verdict of deletion, or why the slice stays: a pending operation's plan names a file of it."""
+    if not context.claimed:
+        return verdict
+    claim = next((c for f in verdict.slice.files if (c := context.claimed.get(f.name)) is not None), None)
+    if claim is None:
+        return verdict
+    kind, _, instant = claim.rpartition(" ")
+    return Verdict(verdict.slice, False, CLUSTERING if kind == "clustering" else COMPACTION, instant)
 
 
 def _is_needed(operation: CompactionOperation | None, file_slice: FileSlice) -> bool:

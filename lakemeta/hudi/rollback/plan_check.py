@@ -3,7 +3,7 @@
 Rules of this module:
 
 1. Every path of a rollback must be a data file of the failed write, inside the table, under the partition that the
-   rollback says, and no savepoint may name it.
+   rollback says. No savepoint may name it, and no plan of a pending compaction, log compaction or clustering.
 2. Rollback blocks are for slices of tables up to version 6. The log files that they undo are the slice's, or the table
    itself, as Hudi names what it does not know.
 3. A rollback undoes a write that the timeline has as pending. A crash may leave one whose write is gone from there
@@ -61,7 +61,8 @@ def check_marker_folder(place: Place, instant: str) -> None:
 
 def _check_paths(root: str, write: FailedWrite, state: TableState) -> None:
     """Raise CorruptMetadataError unless every path of the rollback is what rule 1 says."""
-    named = NamedFiles.of(f"the rollback of {write.instant}", root, state.savepoints, "nothing was done")
+    what = f"the rollback of {write.instant}"
+    named = NamedFiles.of(what, root, state.savepoints, state.needed, "and roll back again")
     folders = {
         partition: named.folder(partition) for partition in {request.partition for request in write.plan.requests}
     }

@@ -1,7 +1,8 @@
 """What the plan of a clean or rollback may name at all, whoever made it: data files in their partitions.
 
 A path is refused unless it lies inside the table, directly in the directory of the partition that it is listed under,
-and is a data file's; so is a partition in the table's metadata, and a file that a completed savepoint names.
+and is a data file's; so is a partition in the table's metadata. Refused by its name alone, in whatever slice, is a file
+that a completed savepoint names, or the plan of a pending compaction, log compaction or clustering.
 """
 
 from __future__ import annotations
@@ -38,19 +39,24 @@ def check_partition(root: str, partition: str, what: str = "the table's metadata
 class NamedFiles:
     """The checks of one plan, which is called ``what`` in messages ("the clean plan").
 
-    ``root`` is the table's store path; ``pinned`` are the names that savepoints pin, each with a savepoint's instant;
-    ``way_out`` is what to do where the plan names one of them.
+    ``root`` is the table's store path; ``pinned`` are the names that savepoints pin, each with a savepoint's instant,
+    ``claimed`` those in plans of pending operations, each with the operation ("compaction 20260801100000000").
+    ``instead`` is what else to do where the plan names one of them.
     """
 
     what: str
     root: str
     pinned: Mapping[str, str]
-    way_out: str
+    claimed: Mapping[str, str]
+    instead: str
 
     @classmethod
-    def of(cls, what: str, root: str, savepoints: Mapping[str, AbstractSet[str]], way_out: str) -> NamedFiles:
-        """The checks against ``savepoints``: instant -> names of the files it pins."""
-        return cls(what, root, {name: savepoint for savepoint, names in savepoints.items() for name in names}, way_out)
+    def of(
+        cls, what: str, root: str, savepoints: Mapping[str, AbstractSet[str]], claimed: Mapping[str, str], instead: str
+    ) -> NamedFiles:
+        """The checks against ``savepoints``, instant -> names of the files it pins, and ``claimed``."""
+        pinned = {name: savepoint for savepoint, names in savepoints.items() for name in names}
+        return cls(what, root, pinned, claimed, instead)
 
     def folder(self, partition: str) -> str:
         """The store path of a partition; raises CorruptMetadataError if it is none that a plan may name."""
@@ -69,6 +75,12 @@ class NamedFiles:
             raise CorruptMetadataError(f"{self.what} deletes {path}, which is no data file; nothing was done")
         if name in self.pinned:
             raise CorruptMetadataError(
-                f"{self.what} deletes {path}, which savepoint {self.pinned[name]} needs; {self.way_out}"
+                f"{self.what} deletes {path}, which savepoint {self.pinned[name]} needs; delete the savepoint with "
+                f"Hudi, {self.instead}"
+            )
+        if name in self.claimed:
+            raise CorruptMetadataError(
+                f"{self.what} deletes {path}, which the pending {self.claimed[name]} reads; have Hudi run that, "
+                f"{self.instead}"
             )
         return file
