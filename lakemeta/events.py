@@ -49,7 +49,7 @@ class Progress:
 
 @attrs.frozen
 class Watch:
-    """Tells a listener (if there is one) about the plans and applications of one table; ``clock`` gives the time."""
+    """Notifies a listener (if there is one) of the plans and applications of one table; ``clock`` gives the time."""
 
     table: str
     listener: Callable[[Event], None] | None
@@ -57,26 +57,26 @@ class Watch:
 
     def plan(self, kind: str, make: Callable[[], Plan]) -> Plan:
         """Make a plan, with events before and after."""
-        return self._told("plan_started", "plan_made", {"plan": kind}, make, _plan_fields)
+        return self._observed("plan_started", "plan_made", {"plan": kind}, make, _plan_fields)
 
     def apply(self, kind: str, run: Callable[[], Report]) -> Report:
         """Apply a plan, with events before and after."""
-        return self._told("apply_started", "applied", {"plan": kind}, run, _report_fields)
+        return self._observed("apply_started", "applied", {"plan": kind}, run, _report_fields)
 
-    def _told(
+    def _observed(
         self, before: str, after: str, fields: dict[str, Any], work: Callable[[], T], describe: Callable[[T], Any]
     ) -> T:
         started = self.clock()
-        self._tell(before, started, fields)
+        self._notify(before, started, fields)
         try:
             result = work()
         except Exception as error:
-            self._tell("failed", started, {**fields, "error": type(error).__name__, "message": str(error)})
+            self._notify("failed", started, {**fields, "error": type(error).__name__, "message": str(error)})
             raise
-        self._tell(after, started, {**fields, **describe(result)})
+        self._notify(after, started, {**fields, **describe(result)})
         return result
 
-    def _tell(self, name: str, started: datetime, fields: dict[str, Any]) -> None:
+    def _notify(self, name: str, started: datetime, fields: dict[str, Any]) -> None:
         if self.listener is not None:
             now = self.clock()
             millis = int((now - started).total_seconds() * 1000)
@@ -85,8 +85,8 @@ class Watch:
 
 def _plan_fields(plan: Plan) -> dict[str, Any]:
     facts = plan.header.facts
-    told = {key: facts[key] for key in ("partitions", "earliest_to_retain", "scope") if key in facts}
-    return {"files": plan.files, "bytes": plan.bytes, **told}
+    chosen = {key: facts[key] for key in ("partitions", "earliest_to_retain", "scope") if key in facts}
+    return {"files": plan.files, "bytes": plan.bytes, **chosen}
 
 
 def _report_fields(report: Report) -> dict[str, Any]:

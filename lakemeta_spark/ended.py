@@ -28,7 +28,7 @@ def ended_tasks(
 
 
 class EndedTasks(AccumulatorParam[tuple[int, ...]]):
-    """Adds numbers of tasks on a worker, and tells of their batches on the driver."""
+    """Adds numbers of tasks on a worker, and reports their batches on the driver."""
 
     def __init__(self, first: int, sizes: list[int], listener: Callable[[int], None] | None = None) -> None:
         self.first, self.sizes, self.listener = first, sizes, listener

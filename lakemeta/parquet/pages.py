@@ -47,7 +47,7 @@ def cut_off(data: memoryview, chunk: thrift.Struct) -> PageIndex | None:
 
 
 def page_indexes(chunks: Sequence[tuple[thrift.Struct, PageIndex]], start: int) -> bytes:
-    """The page indexes of a file's column chunks, as they are written at ``start``; the chunks are told where."""
+    """The page indexes of a file's column chunks, as they are written at ``start``; sets the chunks' offsets."""
     out = bytearray()
     for fields, of in ((_WHAT, lambda pages: pages.what), (_WHERE, lambda pages: thrift.dumps(pages.where))):
         for chunk, pages in chunks:

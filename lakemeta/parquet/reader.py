@@ -128,7 +128,7 @@ class _Sizes:
             width = _WIDTHS.get(chunk.physical_type) or self.file.schema.column(place).length
             return int(chunk.num_values * width)
         plain = chunk.num_values * _OFFSET + chunk.total_uncompressed_size
-        shortened = _SHORTENED in chunk.encodings  # and Arrow tells what is left of the texts
+        shortened = _SHORTENED in chunk.encodings  # and Arrow says what is left of the texts
         if not shortened and not any("DICTIONARY" in encoding for encoding in chunk.encodings):
             return int(plain)
         most = chunk.num_values * (
@@ -144,16 +144,16 @@ class _Sizes:
         return int(max(plain, chunk.num_values * (_OFFSET + min(guess, chunk.total_uncompressed_size))))
 
     def _text_bytes(self, number: int, place: int) -> int | None:
-        """How long all texts of a column chunk are, from what pyarrow knows of the footer but does not tell."""
+        """How long all texts of a column chunk are, from what pyarrow knows of the footer but does not give out."""
         if self._texts is None:
             out = io.BytesIO()
             self.file.metadata.write_metadata_file(out)
             footer = thrift.loads(out.getvalue()[4:])
-            self._texts = [[_told(chunk) for _, chunk in column_chunks(group)] for group in row_groups(footer)]
+            self._texts = [[_text_bytes(chunk) for _, chunk in column_chunks(group)] for group in row_groups(footer)]
         return self._texts[number][place]
 
 
-def _told(chunk: thrift.Struct) -> int | None:
+def _text_bytes(chunk: thrift.Struct) -> int | None:
     sizes = chunk[_CHUNK_META][1].get(_SIZE_STATISTICS)
     found = sizes[1].get(_TEXT_BYTES) if sizes else None
     return found[1] if found else None

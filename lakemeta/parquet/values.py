@@ -67,7 +67,7 @@ def _floats(column: pa.ChunkedArray) -> Seen:
 
 
 def _has_zero(column: pa.ChunkedArray, sign: float) -> bool:
-    """True if there is a zero of this sign, told by its bits."""
+    """True if there is a zero of this sign, by its bits."""
     kind, bits = (pa.int32(), 32) if pa.types.is_float32(column.type) else (pa.int64(), 64)
     zero = pa.scalar(0 if sign > 0 else -(1 << (bits - 1)), kind)
     found = [pc.any(pc.equal(chunk.view(kind), zero)).as_py() for chunk in column.chunks]

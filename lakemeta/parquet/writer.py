@@ -181,7 +181,7 @@ class ParquetWriter:
         self.bytes_written += len(chunk.body)
 
     def _bloom_filters(self) -> bytes:
-        """The bloom filters of the file, as they are written behind the row groups; the chunks are told where."""
+        """The bloom filters of the file, as they are written behind the row groups; sets the chunks' offsets."""
         out = bytearray()
         for entry, bloom in self._blooms:
             place_bloom_filter(entry, self.bytes_written + len(out))

@@ -161,7 +161,7 @@ class FsspecStorage:
             self.fs.rm_file(path)
         except FileNotFoundError:
             return Outcome(path, "absent")
-        except Exception as error:  # noqa: BLE001 - a file system raises what it likes; the outcome tells it
+        except Exception as error:  # noqa: BLE001 - a file system raises what it likes; the outcome has it
             return Outcome(path, "failed", reason(error))
         return Outcome(path, "deleted")
 
@@ -252,7 +252,7 @@ def _entry(info: Mapping[str, Any]) -> Entry:
     if info["type"] == "directory":
         return Entry(name, 0, 0, is_dir=True)
     if info.get("size") is None:
-        raise StorageError(f"cannot list {name}: the store does not tell its size")
+        raise StorageError(f"cannot list {name}: the store does not give its size")
     return Entry(name, int(info["size"]), _modified_ms(info))
 
 

@@ -145,7 +145,7 @@ def _by_snapshot(files: tuple[StatisticsFile, ...]) -> dict[int, list[Statistics
 
 def _refuse_others(base: TableMetadata, new: TableMetadata) -> None:
     if base.table_uuid is None:
-        raise UnsupportedFeatureError(f"the table at {base.location} has no uuid, without which no catalog can tell it")
+        raise UnsupportedFeatureError(f"the table at {base.location} has no uuid, by which catalogs know a table")
     for name in _STAYING:
         if getattr(base, name) != getattr(new, name):
             raise _refusal(f"a change of {name.replace('_', '-')}")

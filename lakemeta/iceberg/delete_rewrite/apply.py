@@ -22,14 +22,14 @@ from lakemeta.iceberg.delete_rewrite.planner import REWRITE_POSITION_DELETES, ch
 from lakemeta.iceberg.delete_rewrite.runs import UnitRuns
 from lakemeta.iceberg.manifests.delete_entries import content_size
 from lakemeta.iceberg.rewrite.unfinished import RunMarker, left_behind
-from lakemeta.iceberg.service.plans import open_plan
+from lakemeta.iceberg.service.plans import id_of, open_plan, report_of
 from lakemeta.plan_operations import Rewrite
-from lakemeta.report import Report
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.delete_rewrite.runs import Batch
     from lakemeta.iceberg.service.requests import ApplyRequest
     from lakemeta.iceberg.spec.table_metadata import Snapshot
+    from lakemeta.report import Report
 
 
 def apply_rewrite_position_deletes(request: ApplyRequest) -> Report:
@@ -81,5 +81,4 @@ def _report(
         "rewritten_bytes_count": sum(map(content_size, removed)),
         "added_bytes_count": sum(map(content_size, added)),
     }
-    name = None if snapshot is None else str(snapshot.snapshot_id)
-    return Report(request.plan.header.plan, request.place.url, name, result=result, notes=tuple(notes), partial=partial)
+    return report_of(request, id_of(snapshot), result, notes, partial)

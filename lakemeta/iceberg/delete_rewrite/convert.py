@@ -29,18 +29,17 @@ from lakemeta.iceberg.delete_rewrite.units import DeleteUnit
 from lakemeta.iceberg.filters.expressions import TRUE
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.manifests.entries import FileContent, file_key
-from lakemeta.iceberg.rewrite.options import CONCURRENCY
+from lakemeta.iceberg.rewrite.options import CONCURRENCY, max_concurrent
 from lakemeta.iceberg.rewrite.unfinished import RunMarker, left_behind
 from lakemeta.iceberg.scan.stored_scan import live_deletes, scan
 from lakemeta.iceberg.service.branches import branch_head
 from lakemeta.iceberg.service.delete_lines import LiveDeletes, removal
-from lakemeta.iceberg.service.plans import header_of, open_plan
+from lakemeta.iceberg.service.plans import header_of, id_of, open_plan, report_of
 from lakemeta.iceberg.spec import options as given
 from lakemeta.iceberg.spec.table_metadata import MAIN_BRANCH
 from lakemeta.iceberg.write.settings import WRITE_PARQUET, check_format
 from lakemeta.plan import Plan
 from lakemeta.plan_operations import Remove
-from lakemeta.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.service.requests import ApplyRequest, PlanRequest
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
+    from lakemeta.report import Report
 
 CONVERT: Final = "convert-equality-deletes"
 _WORK: Final = "convert equality deletes"
@@ -69,10 +69,8 @@ class ConvertOptions:
     def parse(cls, options: Mapping[str, str]) -> ConvertOptions:
         """Read the options; raises OptionError for an unknown or impossible one."""
         given.reject_unknown(options, ("branch", CONCURRENCY, WRITE_PARQUET))
-        concurrent = given.small(options, CONCURRENCY, None)
-        positive = f"Cannot set {CONCURRENCY} to {concurrent}, the value must be positive."
-        given.check(concurrent is None or concurrent >= 1, positive)
-        return cls(options.get("branch", MAIN_BRANCH), concurrent, given.truth(options, WRITE_PARQUET, False))
+        write_parquet = given.truth(options, WRITE_PARQUET, False)
+        return cls(options.get("branch", MAIN_BRANCH), max_concurrent(options), write_parquet)
 
 
 def plan_convert_equality_deletes(request: PlanRequest) -> Plan:
@@ -98,7 +96,7 @@ def plan_convert_equality_deletes(request: PlanRequest) -> Plan:
     into = "becomes deletion vectors" if metadata.format_version >= 3 else "becomes position deletes"
     facts = {
         "branch": options.branch,
-        "snapshot_id": None if head is None else head.snapshot_id,
+        "snapshot_id": id_of(head),
         "where": request.where,
         "data_files": len(tasks),
         "data_bytes": sum(task.length for task in tasks),
@@ -175,5 +173,4 @@ def _check_format(metadata: TableMetadata, options: ConvertOptions) -> None:
 
 def _report(request: ApplyRequest, snapshot: Snapshot | None, converted: int, added: int, notes: list[str]) -> Report:
     result = {"converted_equality_delete_files_count": converted, "added_position_delete_files_count": added}
-    committed = None if snapshot is None else str(snapshot.snapshot_id)
-    return Report(request.plan.header.plan, request.place.url, committed, result=result, notes=tuple(notes))
+    return report_of(request, id_of(snapshot), result, notes)

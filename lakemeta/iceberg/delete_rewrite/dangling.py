@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 from lakemeta.iceberg.service.branches import branch_head
 from lakemeta.iceberg.service.dangling import plan_dangling, remove_dangling
-from lakemeta.iceberg.service.plans import header_of, open_plan
+from lakemeta.iceberg.service.plans import header_of, id_of, open_plan, report_of
 from lakemeta.iceberg.spec.locations import within
 from lakemeta.iceberg.spec.options import reject_unknown
 from lakemeta.iceberg.spec.table_metadata import MAIN_BRANCH
 from lakemeta.plan import Plan
 from lakemeta.plan_operations import Remove
-from lakemeta.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakemeta.iceberg.service.requests import ApplyRequest, PlanRequest
+    from lakemeta.report import Report
 
 SERVICE: Final = "remove-dangling-deletes"
 
@@ -34,7 +34,7 @@ def plan_remove_dangling(request: PlanRequest) -> Plan:
     branch = _branch(request.options)
     metadata = request.place.operations.refresh().metadata
     head = branch_head(metadata, branch, "remove dangling deletes")
-    facts = {"branch": branch, "snapshot_id": None if head is None else head.snapshot_id}
+    facts = {"branch": branch, "snapshot_id": id_of(head)}
     lines = [] if head is None else plan_dangling(request, metadata, head)
     return Plan(header_of(request, SERVICE, metadata, head, facts), lines)
 
@@ -51,10 +51,9 @@ def apply_remove_dangling(request: ApplyRequest) -> Report:
     branch = _branch(request.plan.header.options)
     metadata = open_plan(request, SERVICE, (Remove,)).metadata
     snapshot, removed = remove_dangling(request, branch)
-    committed = None if snapshot is None else str(snapshot.snapshot_id)
     names = sorted(within(metadata.location, file.file_path) for file in removed)
     result = {"removed_delete_files_count": len(removed), "removed": names}
-    return Report(request.plan.header.plan, request.place.url, committed, result=result)
+    return report_of(request, id_of(snapshot), result)
 
 
 def _branch(options: Mapping[str, str]) -> str:

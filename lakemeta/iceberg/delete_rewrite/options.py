@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions
-from lakemeta.iceberg.rewrite.options import CONCURRENCY, MAX_COMMITS, PARTIAL
+from lakemeta.iceberg.rewrite.options import CONCURRENCY, MAX_COMMITS, PARTIAL, max_concurrent, partial_progress
 from lakemeta.iceberg.spec import options as given
 from lakemeta.iceberg.write.settings import WRITE_PARQUET
 
@@ -50,19 +50,14 @@ class PositionDeleteOptions:
         """Read the options; raises OptionError for an unknown one, or in the engine's words."""
         given.reject_unknown(options, (*_SIZES, *_JOB))
         target = given.whole(metadata.properties, TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE)
-        parsed = cls(
+        partial, commits = partial_progress(options)
+        return cls(
             sizes=RewriteOptions.parse(options, metadata, target),
-            max_concurrent=given.small(options, CONCURRENCY, None),
-            partial_progress=given.truth(options, PARTIAL, False),
-            max_commits=given.small(options, MAX_COMMITS, 10),
+            max_concurrent=max_concurrent(options),
+            partial_progress=partial,
+            max_commits=commits,
             write_parquet=given.truth(options, WRITE_PARQUET, False),
         )
-        concurrent, commits = parsed.max_concurrent, parsed.max_commits
-        positive = f"Cannot set {CONCURRENCY} to {concurrent}, the value must be positive."
-        given.check(concurrent is None or concurrent >= 1, positive)
-        positive = f"Cannot set {MAX_COMMITS} to {commits}, the value must be positive when {PARTIAL} is true"
-        given.check(not parsed.partial_progress or commits > 0, positive)
-        return parsed
 
     def units_per_commit(self, units: int) -> int:
         """How many units of work one commit takes: all, or with partial progress a share of them."""

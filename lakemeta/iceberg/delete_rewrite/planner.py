@@ -9,7 +9,7 @@ from lakemeta.iceberg.delete_rewrite.options import PositionDeleteOptions
 from lakemeta.iceberg.filters.expressions import TRUE
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.scan.stored_scan import live_deletes
-from lakemeta.iceberg.service.plans import header_of
+from lakemeta.iceberg.service.plans import header_of, id_of
 from lakemeta.iceberg.write.settings import check_format
 from lakemeta.plan import Plan
 
@@ -35,7 +35,7 @@ def plan_rewrite_position_deletes(request: PlanRequest) -> Plan:
     found = [] if head is None else live_deletes(operations.storage, metadata, head, request.executor, where)
     groups = plan_groups(metadata, found, options.sizes)
     facts = {
-        "snapshot_id": None if head is None else head.snapshot_id,
+        "snapshot_id": id_of(head),
         "where": request.where,
         "groups": len(groups),
     }

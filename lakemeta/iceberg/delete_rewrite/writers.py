@@ -167,7 +167,7 @@ class VectorWriter:
             self._sink = self._job.storage.open_output(store_path(self._job.storage.scheme, path))
             self._puffin = PuffinWriter(self._sink)
         data, file = encode_vector(rows), task.data_file
-        told = {"referenced-data-file": file.file_path, "cardinality": str(len(rows))}
+        properties = {"referenced-data-file": file.file_path, "cardinality": str(len(rows))}
         vector = DataFile(
             content=FileContent.POSITION_DELETES,
             file_path=self.paths[-1],
@@ -177,7 +177,7 @@ class VectorWriter:
             record_count=len(rows),
             file_size_in_bytes=0,  # known at the end
             referenced_data_file=file.file_path,
-            content_offset=self._puffin.add(Blob(VECTOR_TYPE, (_ROW_POSITION,), properties=told), data),
+            content_offset=self._puffin.add(Blob(VECTOR_TYPE, (_ROW_POSITION,), properties=properties), data),
             content_size_in_bytes=len(data),
         )
         self._open.append(vector)

@@ -19,10 +19,9 @@ from lakemeta.iceberg.manifest_rewrite.planner import REWRITE_MANIFESTS, refuse_
 from lakemeta.iceberg.manifest_rewrite.replacement import Replaced, Replacement
 from lakemeta.iceberg.manifests.entries import ManifestContent
 from lakemeta.iceberg.manifests.store import StoredManifests
-from lakemeta.iceberg.service.plans import open_plan
+from lakemeta.iceberg.service.plans import id_of, open_plan, report_of
 from lakemeta.iceberg.spec.locations import whole
 from lakemeta.plan_operations import RewriteManifests
-from lakemeta.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.manifests.entries import ManifestFile
     from lakemeta.iceberg.service.requests import ApplyRequest
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
+    from lakemeta.report import Report
 
 _CONTENTS = {content.name.lower(): content for content in ManifestContent}
 
@@ -102,14 +102,9 @@ def _manifest(path: str, content: ManifestContent, spec_id: int, known: Mapping[
 
 
 def _report(request: ApplyRequest, draft: Draft | None, rewritten: int, replacement: Replacement | None) -> Report:
-    snapshot = None if draft is None else draft.snapshot
-    return Report(
-        request.plan.header.plan,
-        request.place.url,
-        None if snapshot is None else str(snapshot.snapshot_id),
-        result={
-            "rewritten_manifests_count": rewritten,
-            "added_manifests_count": 0 if replacement is None else replacement.created,
-        },
-        notes=() if replacement is None else tuple(replacement.notes),
-    )
+    result = {
+        "rewritten_manifests_count": rewritten,
+        "added_manifests_count": 0 if replacement is None else replacement.created,
+    }
+    notes = () if replacement is None else replacement.notes
+    return report_of(request, id_of(None if draft is None else draft.snapshot), result, notes)

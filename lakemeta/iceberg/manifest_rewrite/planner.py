@@ -14,7 +14,7 @@ from lakemeta.iceberg.manifests.codec import summarise
 from lakemeta.iceberg.manifests.entries import ManifestContent, ManifestFile
 from lakemeta.iceberg.manifests.lines import check_snapshots
 from lakemeta.iceberg.manifests.store import StoredManifests
-from lakemeta.iceberg.service.plans import header_of
+from lakemeta.iceberg.service.plans import header_of, id_of
 from lakemeta.iceberg.spec.locations import within
 from lakemeta.plan import Plan
 from lakemeta.plan_operations import RewriteManifests
@@ -62,7 +62,7 @@ def plan_rewrite_manifests(request: PlanRequest) -> Plan:
         if (group := _find(spec_id, content, listed, options, metadata, stored)) is not None
     ]
     facts = {
-        "snapshot_id": None if head is None else head.snapshot_id,
+        "snapshot_id": id_of(head),
         "manifests": len(listed),
         "opened_by_a_query_of_one_partition": [
             {

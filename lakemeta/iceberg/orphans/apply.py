@@ -6,7 +6,7 @@ Rules of this module:
    options looks at, have names that may go, and none is named by the newest metadata or may be another table's: else
    nothing is deleted.
 2. The metadata is read again before each batch; what has become named since is spared. So is what has changed since the
-   cutoff, or of which the store no longer tells the age: each file is looked up right before it goes.
+   cutoff, or whose age the store no longer gives: each file is looked up right before it goes.
 3. There is nothing to undo. An application that stops half-way has deleted orphans, and the next plan finds the rest.
 """
 

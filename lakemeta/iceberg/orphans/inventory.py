@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.orphans.uris import Prefix
     from lakemeta.storage.contract import Storage
 
-    # Location, size in bytes (0: not told), last change in ms since the epoch, and whether bucket and key were told.
+    # Location, size in bytes (0: unknown), last change in ms since the epoch, and whether bucket and key were given.
     Row = tuple[str, int, int, bool]
 
 _SPELLINGS: Final = {

@@ -8,11 +8,11 @@ Rules of this module:
 1. A file ``*.metadata.json`` or ``.metadata.json.gz`` that names another table's uuid, or of which no uuid can be read,
    refuses the whole removal, by name. The uuid may be said to be that of a table that was dropped.
    So does metadata of the table itself in a directory that is none of its metadata: a copy of the table lies there.
-2. A table from before uuids is told by its location. A Hudi or Delta Lake table is told by its ``.hoodie`` or
+2. A table from before uuids is identified by its location. A Hudi or Delta Lake table is one with a ``.hoodie`` or
    ``_delta_log``, and refuses too.
 3. In the table's own metadata directory a file is debris, and no table's, if it has no name that a writer of versions
    gives and does not even begin as JSON or gzip do, such as what a crashed commit left empty.
-4. Of a table without a catalog no version may lie behind a gap in its versions: nobody knows which of both counts.
+4. Of a table without a catalog no version may lie behind a gap in its versions: either may count.
 """
 
 from __future__ import annotations

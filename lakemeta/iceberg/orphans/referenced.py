@@ -6,7 +6,7 @@ Rules of this module:
    snapshots the manifest lists, the manifests in them, and the live files in those.
 2. All of it is read, or nothing is an orphan: a list or manifest that is missing or damaged raises. So are manifests
    of which their lines say that no file in them is live.
-3. Of a newer version only what no earlier one has told is read. A manifest never changes.
+3. Of a newer version only what no earlier one named is read. A manifest never changes.
 4. On disks, a location with symbolic links on its way names the place that they lead to as well: there a listing shows
    the file.
 """

@@ -244,7 +244,7 @@ def _has_many_deletes(task: FileScanTask, options: RewriteOptions) -> bool:
     records = task.data_file.record_count
     if not task.deletes or records == 0:
         return False
-    # Only deletes that are about this file alone tell how many of its rows they delete.
+    # Only deletes that are about this file alone say how many of its rows they delete.
     deleted = sum(d.record_count for d in task.deletes if referenced_data_file(d) is not None)
     return min(deleted, records) / records >= options.delete_ratio_threshold
 

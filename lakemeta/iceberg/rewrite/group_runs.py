@@ -54,19 +54,19 @@ class GroupProgress:
         with self._lock:
             if group in self._left:
                 self._left[group] -= min(size, self._left[group])
-                self._tell()
+                self._report_progress()
 
     def finished(self, group: int) -> None:
         """A group has ended, well or not; more than one call for a group is allowed."""
         with self._lock:
             if self._left.pop(group, None) is not None:
-                self._tell()
+                self._report_progress()
 
     def stop(self) -> None:
         """Make the groups under way give up: their result is not wanted any more."""
         self._stopped = True
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._listener is not None:
             done = self._groups - len(self._left)
             self._listener(Progress(done, self._groups, self._bytes - sum(self._left.values()), self._bytes))

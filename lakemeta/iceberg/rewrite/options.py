@@ -63,10 +63,10 @@ class JobOptions:
         strategy = _strategy(options)
         packing = split_combine.OPTIONS if split_combine.is_asked_for(options) else (*rewrite.OPTIONS, "planner")
         given.reject_unknown(options, (*packing, *_JOB, *(_SORT if strategy == "sort" else ())))
-        commits = given.small(options, MAX_COMMITS, 10)
+        partial, commits = partial_progress(options)
         parsed = cls(
-            max_concurrent=given.small(options, CONCURRENCY, None),
-            partial_progress=given.truth(options, PARTIAL, False),
+            max_concurrent=max_concurrent(options),
+            partial_progress=partial,
             max_commits=commits,
             max_failed_commits=given.small(options, MAX_FAILED, commits),
             use_starting_sequence_number=given.truth(options, "use-starting-sequence-number", True),
@@ -91,6 +91,21 @@ class JobOptions:
         return -(-groups // self.max_commits) if self.partial_progress else groups
 
 
+def max_concurrent(options: Mapping[str, str]) -> int | None:
+    """How many groups are worked on at a time, None if not given; raises OptionError in the engine's words."""
+    found = given.small(options, CONCURRENCY, None)
+    given.check(found is None or found >= 1, f"Cannot set {CONCURRENCY} to {found}, the value must be positive.")
+    return found
+
+
+def partial_progress(options: Mapping[str, str]) -> tuple[bool, int]:
+    """Whether groups are committed in parts, and in how many at most; raises OptionError in the engine's words."""
+    enabled, commits = given.truth(options, PARTIAL, False), given.small(options, MAX_COMMITS, 10)
+    positive = f"Cannot set {MAX_COMMITS} to {commits}, the value must be positive when {PARTIAL} is true"
+    given.check(not enabled or commits > 0, positive)
+    return enabled, commits
+
+
 def _strategy(options: Mapping[str, str]) -> Literal["binpack", "sort"]:
     strategy = options.get("strategy", "sort" if "sort_order" in options else "binpack").lower()
     if strategy not in ("binpack", "sort"):
@@ -101,14 +116,6 @@ def _strategy(options: Mapping[str, str]) -> Literal["binpack", "sort"]:
 
 
 def _check(parsed: JobOptions) -> None:
-    concurrent, commits = parsed.max_concurrent, parsed.max_commits
-    given.check(
-        concurrent is None or concurrent >= 1, f"Cannot set {CONCURRENCY} to {concurrent}, the value must be positive."
-    )
-    given.check(
-        not parsed.partial_progress or commits > 0,
-        f"Cannot set {MAX_COMMITS} to {commits}, the value must be positive when {PARTIAL} is true",
-    )
     given.check(parsed.string_bytes > 0, f"Cannot set var-length-contribution to {parsed.string_bytes}; it must be > 0")
     per_file = parsed.shuffle_partitions_per_file
     given.check(per_file > 0, f"'{PARTITIONS_PER_FILE}' is set to {per_file} but must be > 0")

@@ -18,7 +18,7 @@ from lakemeta.iceberg.rewrite.split_combine import SplitCombineOptions
 from lakemeta.iceberg.scan.stored_scan import scan
 from lakemeta.iceberg.service.branches import branch_head
 from lakemeta.iceberg.service.dangling import plan_dangling
-from lakemeta.iceberg.service.plans import header_of
+from lakemeta.iceberg.service.plans import header_of, id_of
 from lakemeta.iceberg.write.settings import check_format
 from lakemeta.plan import Plan
 
@@ -54,7 +54,7 @@ def plan_rewrite(request: PlanRequest) -> Plan:
     whole = None if where is None else _wholly_matching(groups, metadata, expression)
     facts = {
         "branch": job.branch,
-        "snapshot_id": None if head is None else head.snapshot_id,
+        "snapshot_id": id_of(head),
         "where": where,
         "groups": len(groups),
         **_match_counts(groups, whole),

@@ -9,7 +9,7 @@ Rules of this module:
    and not paths are compared: a path may be spelled in several ways, and attempts never share a name.
 2. This is not called while groups are written or where the state of a commit is unknown.
 3. Attempts at one group write the same rows to the same directories, so those of the group's new files are listed. The
-   whole data location is walked where they do not tell: for a group without result, and for the object storage
+   whole data location is walked where they do not say: for a group without result, and for the object storage
    layout, whose directories are hashes of the names.
 4. The rewrite is over, well or not: strays that stay are reported and raise nothing.
 """

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, LakemetaError
 from lakemeta.iceberg.manifests.store import StoredManifests
-from lakemeta.iceberg.service.plans import open_plan
+from lakemeta.iceberg.service.plans import open_plan, report_of
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.iceberg.spec.table_metadata import StatisticsFile
 from lakemeta.iceberg.statistics.commit import commit_statistics, planned_snapshot
@@ -26,7 +26,6 @@ from lakemeta.iceberg.statistics.partition_file import read_rows, write_rows
 from lakemeta.iceberg.statistics.partition_type import UnifiedPartition
 from lakemeta.iceberg.statistics.planner import PARTITION_STATS, nearest_statistics
 from lakemeta.plan_operations import WriteStatistics
-from lakemeta.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.manifests.entries import ManifestFile
     from lakemeta.iceberg.service.requests import ApplyRequest
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
+    from lakemeta.report import Report
     from lakemeta.storage.contract import Storage
 
 _log = logging.getLogger(__name__)
@@ -119,6 +119,5 @@ class _Counting:
 
 
 def _report(request: ApplyRequest, file: StatisticsFile | None, *, is_new: bool = False) -> Report:
-    committed = str(file.snapshot_id) if file is not None and is_new else None
     result = {"partition_statistics_file": None if file is None else file.statistics_path}
-    return Report(request.plan.header.plan, request.place.url, committed, result=result)
+    return report_of(request, file.snapshot_id if file is not None and is_new else None, result)

@@ -1,4 +1,4 @@
-"""The one struct that partitions of all specs of a table are told in (Iceberg's Partitioning.partitionType)."""
+"""The one struct in which partitions of all specs of a table are written (Iceberg's Partitioning.partitionType)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class UnifiedPartition:
             for field, kind in zip(spec.fields, metadata.partition_types(spec.spec_id), strict=True):
                 if metadata.schema.field(field.source_id) is None:
                     continue
-                other, told = known.get(field.field_id, (field, NestedField(field.field_id, field.name, kind)))
+                other, found = known.get(field.field_id, (field, NestedField(field.field_id, field.name, kind)))
                 _check_same(field, other)
                 if other.transform.name == "void":
-                    other, told = field, attrs.evolve(told, type=kind)
-                known[field.field_id] = other, told
+                    other, found = field, attrs.evolve(found, type=kind)
+                known[field.field_id] = other, found
         ordered = sorted(known)
         places = {field_id: place for place, field_id in enumerate(ordered)}
         return cls(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lakemeta.iceberg.service.plans import header_of
+from lakemeta.iceberg.service.plans import header_of, id_of
 from lakemeta.iceberg.spec.options import check, reject_unknown, whole
 from lakemeta.iceberg.statistics.columns import chosen_columns, schema_of
 from lakemeta.iceberg.statistics.partition_type import UnifiedPartition
@@ -38,7 +38,7 @@ def plan_partition_stats(request: PlanRequest) -> Plan:
         if nearest is None or nearest.snapshot_id != snapshot.snapshot_id:
             how = "full" if nearest is None else f"incremental from snapshot {nearest.snapshot_id}"
             operations.append(WriteStatistics(snapshot.snapshot_id, "partition", how))
-    facts = {"snapshot_id": None if snapshot is None else snapshot.snapshot_id}
+    facts = {"snapshot_id": id_of(snapshot)}
     return Plan(header_of(request, PARTITION_STATS, metadata, metadata.current_snapshot, facts), operations)
 
 
@@ -56,7 +56,7 @@ def plan_table_stats(request: PlanRequest) -> Plan:
         schema = schema_of(snapshot, metadata)
         names = [schema.names[column.field_id] for column in chosen_columns(request.options, schema)]
         operations.append(WriteStatistics(snapshot.snapshot_id, "table", f"of {', '.join(names)}"))
-    facts = {"snapshot_id": None if snapshot is None else snapshot.snapshot_id}
+    facts = {"snapshot_id": id_of(snapshot)}
     return Plan(header_of(request, TABLE_STATS, metadata, metadata.current_snapshot, facts), operations)
 
 

@@ -18,7 +18,7 @@ import attrs
 from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.rows.live_rows import LiveRows
 from lakemeta.iceberg.scan.stored_scan import scan
-from lakemeta.iceberg.service.plans import open_plan
+from lakemeta.iceberg.service.plans import open_plan, report_of
 from lakemeta.iceberg.spec.table_metadata import StatisticsFile
 from lakemeta.iceberg.statistics.columns import chosen_columns, schema_of
 from lakemeta.iceberg.statistics.commit import commit_statistics, planned_snapshot
@@ -27,7 +27,6 @@ from lakemeta.iceberg.statistics.planner import TABLE_STATS
 from lakemeta.iceberg.statistics.theta import ThetaSketch
 from lakemeta.iceberg.write.puffin import Blob, PuffinWriter
 from lakemeta.plan_operations import WriteStatistics
-from lakemeta.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.service.requests import ApplyRequest
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
     from lakemeta.iceberg.spec.types import NestedField
+    from lakemeta.report import Report
 
 _SKETCH: Final = "apache-datasketches-theta-v1"
 _FILES: Final = 8  # in one batch of work
@@ -115,6 +115,5 @@ def _puffin(
 
 
 def _report(request: ApplyRequest, file: StatisticsFile | None) -> Report:
-    committed = None if file is None else str(file.snapshot_id)
     result = {"statistics_file": None if file is None else file.statistics_path}
-    return Report(request.plan.header.plan, request.place.url, committed, result=result)
+    return report_of(request, None if file is None else file.snapshot_id, result)
