@@ -46,7 +46,10 @@ def fields_of(partition: StructType, format_version: int) -> tuple[NestedField, 
 
 
 def write_rows(rows: Sequence[PartitionRow], partition: StructType, format_version: int) -> bytes:
-    """The bytes of a statistics file, with the rows in their order."""
+    """The bytes of a statistics file, with the rows in their order.
+
+    Raises CorruptMetadataError for a partition whose values are not of the struct's types, as specs gone wrong leave it.
+    """
     schema = parquet_schema(fields_of(partition, format_version))
     columns: list[pa.Array] = [_partitions([row.partition for row in rows], partition, schema.field(0).type)]
     columns += [pa.array([getattr(row, f.name) for row in rows], f.type) for f in list(schema)[1:]]
@@ -77,10 +80,20 @@ def read_rows(data: bytes, partition: StructType, path: str) -> list[PartitionRo
 def _partitions(partitions: Sequence[tuple[Value, ...]], struct: StructType, kind: Any) -> pa.Array:
     arrays = []
     for at, field in enumerate(struct.fields):
-        plain = pa.array([partition[at] for partition in partitions], arrow_type(field.type))
+        plain = _array([partition[at] for partition in partitions], field)
         marked = kind.field(at).type
         arrays.append(plain if plain.type == marked else pa.ExtensionArray.from_storage(marked, plain))
     return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+
+def _array(values: Sequence[Value], field: NestedField) -> pa.Array:
+    try:
+        return pa.array(values, arrow_type(field.type))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise CorruptMetadataError(
+            f"a manifest has a value of the partition field {field.name} that is no {field.type} ({error}); no "
+            f"statistics were written"
+        ) from None
 
 
 def _parts(column: pa.StructArray, struct: StructType) -> list[tuple[Value, ...]]:

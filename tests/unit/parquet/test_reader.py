@@ -40,7 +40,7 @@ def test_large_rows_come_in_small_batches(
 ) -> None:
     """300 rows of 16 KiB, also where a dictionary or shared beginnings hide them: no batch is twice its limit."""
     if not told:
-        monkeypatch.setattr(parquet_reader, "_told", lambda chunk: None)
+        monkeypatch.setattr(parquet_reader, "_text_bytes", lambda chunk: None)
     table = pa.table({"id": range(300), "v": column})
     how: dict[str, Any] = {"use_dictionary": encoding is True}
     if isinstance(encoding, str):

@@ -71,6 +71,14 @@ def test_damage_is_named():
             read_rows(wrong, struct, "f")
 
 
+@pytest.mark.parametrize(("name", "value"), [("string", 3), ("int", "a"), ("int", 2**40), ("decimal(38, 5)", "1")])
+def test_values_of_another_type_are_refused(name, value):
+    """A manifest of a spec whose transform is damaged gives values that are not of the struct's types."""
+    struct = StructType((NestedField(1000, "p", primitive_from_name(name)),))
+    with pytest.raises(CorruptMetadataError, match="a value of the partition field p that is no"):
+        write_rows([PartitionRow((value,), 0, 1)], struct, 2)
+
+
 def without(data: bytes, column: str) -> bytes:
     out = io.BytesIO()
     table = pq.read_table(io.BytesIO(data)).drop_columns([column, "spec_id"])
