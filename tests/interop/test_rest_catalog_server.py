@@ -6,6 +6,7 @@ The server and its clients are real; between them stands, where answers are to b
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import attrs
@@ -20,7 +21,7 @@ from support.iceberg_tables import still_env
 from support.rest_catalog import answered, cut_off, lost, repeated, rest_catalog
 from support.served_tables import rows_at_refs, served, served_table
 
-from lakemeta.errors import CommitStateUnknownError
+from lakemeta.errors import CommitStateUnknownError, UnsupportedFeatureError
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.catalogs.pyiceberg_catalog import CatalogTableOperations
 from lakemeta.iceberg.spec.table_metadata import SnapshotRef
@@ -177,3 +178,28 @@ def test_the_server_refuses_to_expire_what_a_ref_was_moved_to(uri):
         catalog.commit_table(table, requirements, updates)
     catalog.commit_table(table, requirements[:1], updates)
     assert set(table.refresh().refs()) == {"main"}
+
+
+def test_a_table_nested_in_another_refuses_the_removal_of_orphans(uri, tmp_path):
+    """The server is asked for all of its tables; one that keeps its metadata elsewhere is found by its location."""
+    catalog = load_catalog("rest", type="rest", uri=uri)
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+    catalog.create_table("db.outer", rows.schema, location=f"file://{tmp_path}/outer").append(rows)
+    (tmp_path / "outer" / "data" / "orphan.parquet").write_bytes(b"x")
+    catalog.create_namespace_if_not_exists("db.deep")
+    inner = catalog.create_table(
+        "db.deep.inner",
+        rows.schema,
+        location=f"file://{tmp_path}/outer/inner",
+        properties={"write.metadata.path": f"file://{tmp_path}/away"},
+    )
+    inner.append(rows)
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    ours = opened(uri, "outer")
+    with pytest.raises(UnsupportedFeatureError, match=rf"db\.deep\.inner, at .*{inner.metadata.table_uuid}"):
+        ours.plan("remove-orphan-files")
+    catalog.drop_table("db.deep.inner")
+    paths = [op.path for op in ours.plan("remove-orphan-files").deletes()]
+    assert "data/orphan.parquet" in paths
+    assert any(path.startswith("inner/data/") for path in paths)

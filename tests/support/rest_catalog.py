@@ -70,11 +70,15 @@ def answer(document: Any, status: int = 200) -> Response:
 
 
 class RestCatalogServer:
-    """``faults`` are for the next commits, one each; ``config`` goes with every table that is loaded."""
+    """``faults`` are for the next commits, one each; ``config`` goes with every table that is loaded.
+
+    ``refused`` are answers by path, instead of what is asked there.
+    """
 
     def __init__(self, behind: Catalog | str) -> None:
         self.faults: list[Fault] = []
         self.config: dict[str, str] = {}
+        self.refused: dict[str, Response] = {}
         self.commits: list[Mapping[str, Any]] = []
         self._behind = behind
         logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
@@ -109,14 +113,22 @@ class RestCatalogServer:
                 timeout=60,
             )
             return Response(done.content, done.status_code, content_type=done.headers.get("content-type"))
+        if request.path in self.refused:
+            return self.refused[request.path]
         if request.path == "/v1/config":
             return answer({"defaults": {}, "overrides": {}})
+        if request.path == "/v1/namespaces":
+            parent = tuple(request.args.get("parent", "").split("\x1f")) if request.args.get("parent") else ()
+            return answer({"namespaces": self._behind.list_namespaces(parent)})
+        if request.path.endswith("/tables"):
+            found = self._behind.list_tables(tuple(request.path.split("/")[3].split("\x1f")))
+            return answer({"identifiers": [{"namespace": name[:-1], "name": name[-1]} for name in found]})
         return self._of_table(self._behind, request)
 
     def _of_table(self, catalog: Catalog, request: Request) -> Response:
         _, _, _, namespace, _, name = request.path.split("/")
         try:
-            table = catalog.load_table((namespace, name))
+            table = catalog.load_table((*namespace.split("\x1f"), name))
             if request.method == "POST":
                 asked = CommitTableRequest.model_validate_json(request.get_data())
                 catalog.commit_table(table, asked.requirements, asked.updates)

@@ -47,7 +47,7 @@ def data_door(storage: Storage, metadata: TableMetadata, uuid: str) -> Door:
     return Door(storage, root, rf"(?:[^/]+/)*{name_pattern(uuid)}")
 
 
-_OWN_LOCATIONS: Final = (
+OWN_LOCATIONS: Final = (
     "write.data.path",
     "write.metadata.path",
     "write.object-storage.path",
@@ -65,7 +65,7 @@ class Doors:
     @classmethod
     def of_table(cls, storage: Storage, metadata: TableMetadata) -> Doors:
         """Those of all locations that the table declares and that lie in its store."""
-        declared = [metadata.location, *(metadata.properties[n] for n in _OWN_LOCATIONS if n in metadata.properties)]
+        declared = [metadata.location, *(metadata.properties[n] for n in OWN_LOCATIONS if n in metadata.properties)]
         bases = {path.rstrip("/") for location in declared if (path := _path(storage, location))}
         return cls(tuple(Door(storage, base, _UNNAMED) for base in sorted(bases, key=lambda b: (-len(b), b)) if base))
 

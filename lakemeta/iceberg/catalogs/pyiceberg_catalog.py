@@ -13,13 +13,14 @@ from lakemeta.iceberg.catalogs.catalog_errors import commit_error, load_error, r
 from lakemeta.iceberg.catalogs.difference import difference
 from lakemeta.iceberg.catalogs.hadoop import read_metadata
 from lakemeta.iceberg.catalogs.operations import LoadedTable, check_same_table
+from lakemeta.iceberg.catalogs.other_tables import OtherTable, other_tables
 from lakemeta.iceberg.catalogs.place import SCHEME
 from lakemeta.iceberg.catalogs.vended import Vended, storage_options
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.storage.contract import Storage
@@ -108,6 +109,10 @@ class CatalogTableOperations:
             self._catalog.commit_table(table, requirements, updates)
         except Exception as error:
             raise commit_error(error, self.name, remote=self._is_remote()) from error
+
+    def others(self, passed_over: Sequence[str]) -> Iterator[OtherTable]:
+        """The other tables of the catalog, without those whose full names match a pattern; see ``other_tables``."""
+        return other_tables(self._catalog, self.name, passed_over, remote=self._is_remote())
 
     def _models(self, base: TableMetadata, new: TableMetadata) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         from pydantic import TypeAdapter, ValidationError

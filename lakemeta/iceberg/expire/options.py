@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import attrs
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.service.arguments import ids, timestamp_ms
+from lakemeta.iceberg.service.arguments import FOREIGN, ids, texts, timestamp_ms
 from lakemeta.iceberg.spec.options import check, reject_unknown, small, truth
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ KNOWN: Final = (
     "clean_expired_metadata",
     "cleanup-level",
     "lakemeta.keep-flink-snapshots",
+    FOREIGN,
 )
 
 
@@ -38,6 +39,7 @@ class ExpireOptions:
     """What to expire. ``older_than`` is a time in ms (UTC); None leaves a choice to the table's properties.
 
     ``level`` says which files go: ``all`` that nothing names any more, those of ``metadata`` alone, or ``none``.
+    ``foreign_uuids`` are uuids of tables that were dropped.
     """
 
     older_than: int | None = None
@@ -46,6 +48,7 @@ class ExpireOptions:
     clean_expired_metadata: bool = False
     level: Level = "all"
     keep_flink: bool = False
+    foreign_uuids: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ExpireOptions:
@@ -68,6 +71,7 @@ class ExpireOptions:
             truth(options, "clean_expired_metadata", False),
             _level(options.get("cleanup-level", "all")),
             truth(options, "lakemeta.keep-flink-snapshots", False),
+            frozenset(texts(options, FOREIGN)),
         )
 
 

@@ -9,6 +9,7 @@ from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.iceberg.catalogs.doors import Doors, metadata_folder
 from lakemeta.iceberg.expire.flink import flink_snapshots
 from lakemeta.iceberg.expire.ledger import unfinished
+from lakemeta.iceberg.expire.nested import refuse_nested
 from lakemeta.iceberg.expire.options import ExpireOptions
 from lakemeta.iceberg.expire.retention import Retention, decide
 from lakemeta.iceberg.expire.unreferenced import CONTENT, Going, Retained, Unreferenced, find_unreferenced, spec_ids
@@ -45,7 +46,8 @@ def plan_expire(request: PlanRequest) -> Plan:
     request.refuse_where(EXPIRE_SNAPSHOTS)
     options = ExpireOptions.parse(request.options)
     operations = request.place.operations
-    metadata = operations.refresh().metadata
+    loaded = operations.refresh()
+    metadata = loaded.metadata
     check_gc(metadata.properties, EXPIRING)
     retention = decide(metadata, options, request.now_ms, pinned_snapshots(operations, metadata, options))
     retained = Retained(operations.storage, request.executor)
@@ -53,9 +55,10 @@ def plan_expire(request: PlanRequest) -> Plan:
     files = files_of(retained, metadata, retention, former_of(former, options))
     surplus = unused_of(retained, metadata, retention) if options.clean_expired_metadata else Unused()
     doors = Doors.of_table(operations.storage, metadata)
-    gone = [file for file in files if goes(file.kind, options)]
-    outside = [file for file in gone if doors.find(file.location) is None]
-    left = {id(file) for file in outside}
+    gone = [(file, doors.find(file.location)) for file in files if goes(file.kind, options)]
+    outside = [file for file, place in gone if place is None]
+    going = [(file, place) for file, place in gone if place is not None]
+    refuse_nested(operations.storage, loaded, (place for _, place in going), options.foreign_uuids, request.executor)
     facts = {
         "now_ms": request.now_ms,
         "kept_snapshots": len(metadata.snapshots) - len(retention.expired),
@@ -63,7 +66,7 @@ def plan_expire(request: PlanRequest) -> Plan:
     }
     header = header_of(request, EXPIRE_SNAPSHOTS, metadata, metadata.current_snapshot, facts)
     changes = (*_expired(metadata, retention, files), *_surplus(surplus))
-    return Plan(header, [*changes, *(_delete(metadata, file) for file in gone if id(file) not in left)])
+    return Plan(header, [*changes, *(_delete(metadata, file) for file, _ in going)])
 
 
 def pinned_snapshots(operations: TableOperations, metadata: TableMetadata, options: ExpireOptions) -> Mapping[int, str]:

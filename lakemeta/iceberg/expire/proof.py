@@ -6,7 +6,8 @@ Rules of this module:
    nothing needs then; each file of it is named by a snapshot that expires and by nothing that stays. A plan may say
    less than that, and is refused if it says more, whoever wrote it.
 2. A plan whose snapshots have expired, and that was interrupted then, is taken up again: a ledger proves its files.
-3. Every file lies in a location of the table, has a name that may go, and lies behind no link.
+3. Every file lies in a location of the table, has a name that may go, lies behind no link and in no other table
+   (``nested``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lakemeta.errors import CorruptMetadataError, StalePlanError
 from lakemeta.iceberg.catalogs.doors import Doors
 from lakemeta.iceberg.expire.deleting import Target, by_door
 from lakemeta.iceberg.expire.ledger import Former, unfinished
+from lakemeta.iceberg.expire.nested import refuse_nested
 from lakemeta.iceberg.expire.options import ExpireOptions
 from lakemeta.iceberg.expire.planner import EXPIRING, files_of, former_of, goes, pinned_snapshots, unused_of
 from lakemeta.iceberg.expire.retention import Retention, decide
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lakemeta.executor import Executor
-    from lakemeta.iceberg.catalogs.operations import TableOperations
+    from lakemeta.iceberg.catalogs.operations import LoadedTable, TableOperations
     from lakemeta.iceberg.expire.unreferenced import Unreferenced
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.plan import Plan
@@ -83,11 +85,12 @@ class Proof:
             _check_all("partition spec", self.removal.specs, surplus.specs)
         return planned
 
-    def targets(self, metadata: TableMetadata) -> list[Target]:
+    def targets(self, loaded: LoadedTable) -> list[Target]:
         """The files of the plan, of a version that :meth:`check` is done for here.
 
         Of a plan that is taken up again, what is not proved had its turn before, and is left out.
         """
+        metadata = loaded.metadata
         files = files_of(self.retained, metadata, self.check(metadata), former_of(self.former, self.options))
         found = {file_key(file.location): file for file in files}
         doors = Doors.of_table(self.retained.storage, metadata)
@@ -96,6 +99,9 @@ class Proof:
         targets = [self._target(op, location, found, doors) for op, location in taken]
         for door, group in by_door(targets):
             door.check_files([target.path for target in group])
+        places = ((target.door, target.path) for target in targets)
+        executor = self.retained.executor
+        refuse_nested(self.operations.storage, loaded, places, self.options.foreign_uuids, executor)
         return targets
 
     def _as_planned(self, metadata: TableMetadata, decided: Retention) -> Retention:

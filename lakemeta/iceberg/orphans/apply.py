@@ -23,10 +23,12 @@ from lakemeta.iceberg.catalogs.doors import orphan_door
 from lakemeta.iceberg.orphans.join import Join
 from lakemeta.iceberg.orphans.names import HiddenNames, Spared
 from lakemeta.iceberg.orphans.options import SERVICE, OrphanOptions
+from lakemeta.iceberg.orphans.others import refuse_others
 from lakemeta.iceberg.orphans.planner import DELETING, chosen_roots, path_of
 from lakemeta.iceberg.orphans.referenced import References
-from lakemeta.iceberg.orphans.search import metadata_directory, neighbours_of
+from lakemeta.iceberg.orphans.search import neighbours_of
 from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
+from lakemeta.iceberg.service.neighbours import metadata_directory
 from lakemeta.iceberg.service.plans import open_plan
 from lakemeta.iceberg.spec.properties import check_gc
 from lakemeta.paths import ROOTED_SCHEMES
@@ -134,6 +136,8 @@ class _Removal:
         neighbours = neighbours_of(self.storage, loaded, self.options)
         for root in self.roots:
             neighbours.refuse_near(root.path, (f.path for f in planned if f.root is root), self.executor)
+        if planned:
+            refuse_others(self.request.place.operations, loaded, self.roots, self.options)
         named = self._named(planned, loaded)
         if named:
             raise StalePlanError(

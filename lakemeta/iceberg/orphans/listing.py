@@ -11,7 +11,6 @@ Rules of this module:
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from lakemeta.errors import OptionError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.executor import nearby
+from lakemeta.iceberg.service.neighbours import METADATA, OTHER_TABLES
 from lakemeta.paths import is_text
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.orphans.names import HiddenNames
     from lakemeta.storage.contract import Entry, Storage
 
-METADATA: Final = re.compile(r".*\.metadata\.json(?:\.gz)?", re.DOTALL)
-OTHER_TABLES: Final = {".hoodie": "Hudi", "_delta_log": "Delta Lake"}  # directories that their tables have
 MAX_DEPTH: Final = 2000
 _DIRECTORIES: Final = 8  # in one batch of work
 _FEW: Final = 16  # directories, which are listed from here

@@ -8,7 +8,7 @@ import attrs
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.orphans.uris import MODES, MismatchMode, PrefixRules
-from lakemeta.iceberg.service.arguments import texts, timestamp_ms
+from lakemeta.iceberg.service.arguments import FOREIGN, texts, timestamp_ms
 from lakemeta.iceberg.spec import options as given
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SERVICE: Final = "remove-orphan-files"
 ALLOW_YOUNG: Final = "lakemeta.allow-young"
-FOREIGN: Final = "foreign-uuid"
+UNRELATED: Final = "lakemeta.unrelated-tables"
 DAY_MS: Final = 86_400_000
 _KNOWN: Final = (
     "older_than",
@@ -29,6 +29,7 @@ _KNOWN: Final = (
     "stream_results",
     "inventory",
     FOREIGN,
+    UNRELATED,
     ALLOW_YOUNG,
 )
 _NOT_HERE: Final = {
@@ -41,7 +42,8 @@ _NOT_HERE: Final = {
 class OrphanOptions:
     """What is asked of a removal. Times are ms since the epoch; ``older_than_ms`` is None where it is not given.
 
-    ``foreign_uuids`` are uuids of tables that were dropped, ``stream_results`` says that a sample of the result does.
+    ``foreign_uuids`` are uuids of tables that were dropped; the catalog is not asked about those tables whose names
+    match one of ``unrelated``. ``stream_results`` says that a sample of the result does.
     """
 
     older_than_ms: int | None = None
@@ -52,6 +54,7 @@ class OrphanOptions:
     stream_results: bool = False
     inventory: str | None = None
     foreign_uuids: frozenset[str] = frozenset()
+    unrelated: tuple[str, ...] = ()
     allow_young: bool = False
 
     @classmethod
@@ -76,6 +79,7 @@ class OrphanOptions:
             stream_results=given.truth(options, "stream_results", False),
             inventory=_text(options, "inventory"),
             foreign_uuids=frozenset(text.lower() for text in texts(options, FOREIGN)),
+            unrelated=texts(options, UNRELATED),
             allow_young=given.truth(options, ALLOW_YOUNG, False),
         )
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from lakemeta.executor import LocalExecutor
 from lakemeta.iceberg.manifests.store import StoredManifests, read_snapshot
 from lakemeta.iceberg.orphans.uris import Prefix, split_location
+from lakemeta.iceberg.service.neighbours import known_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,11 +79,6 @@ class References:
             yield from named
         self._snapshots.update(s.snapshot_id for s in snapshots)
         self._last = loaded.location
-
-
-def known_metadata(loaded: LoadedTable) -> list[str]:
-    """The locations of a table's own metadata files."""
-    return [loaded.location, *(entry.metadata_file for entry in loaded.metadata.metadata_log)]
 
 
 def _of_metadata(loaded: LoadedTable, snapshots: Sequence[Snapshot]) -> Iterator[str]:

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import posixpath
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
 from lakemeta.deletion import Links
 from lakemeta.errors import LakemetaError, OptionError, PathNotFoundError, StorageError
+from lakemeta.iceberg.catalogs.doors import OWN_LOCATIONS
 from lakemeta.iceberg.catalogs.hadoop import read_metadata
-from lakemeta.iceberg.orphans.listing import METADATA
 from lakemeta.iceberg.orphans.names import QUARANTINE
 from lakemeta.iceberg.orphans.uris import Prefix, split_location
+from lakemeta.iceberg.service.neighbours import METADATA
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.paths import ROOTED_SCHEMES
 
@@ -33,13 +34,6 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.storage.contract import Storage
-
-_DECLARED: Final = (
-    "write.data.path",
-    "write.metadata.path",
-    "write.object-storage.path",
-    "write.folder-storage.path",
-)
 
 
 @attrs.frozen
@@ -131,4 +125,4 @@ def _paths_of(storage: Storage, folders: Sequence[str]) -> Iterator[tuple[str, l
 
 
 def _declared(properties: Mapping[str, str]) -> list[str]:
-    return [properties[name] for name in _DECLARED if properties.get(name)]
+    return [properties[name] for name in OWN_LOCATIONS if properties.get(name)]

@@ -5,7 +5,8 @@ Rules of this module:
 1. Files are listed before the metadata is read, so that what is committed meanwhile is named by it. Marks of rewrites
    are read in between: one that ends after that has committed before the metadata is read.
 2. Both sides are spread over partitions on disk and joined there: memory does not grow with the table.
-3. An inventory nominates: of each orphan the store itself says whether it is there, and how old it is.
+3. The catalog is asked for its other tables (``others``) only if something was found.
+4. An inventory nominates: of each orphan the store itself says whether it is there, and how old it is.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from lakemeta.iceberg.orphans.inventory import nominated
 from lakemeta.iceberg.orphans.join import Join, Orphan
 from lakemeta.iceberg.orphans.listing import Counts, Listing, missing
 from lakemeta.iceberg.orphans.names import HiddenNames, Spared
-from lakemeta.iceberg.orphans.neighbours import Neighbours
-from lakemeta.iceberg.orphans.referenced import References, known_metadata
+from lakemeta.iceberg.orphans.others import refuse_others
+from lakemeta.iceberg.orphans.referenced import References
 from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
-from lakemeta.iceberg.spec.locations import store_path
+from lakemeta.iceberg.service.neighbours import Neighbours, metadata_directory
 from lakemeta.paths import ROOTED_SCHEMES
 
 if TYPE_CHECKING:
@@ -68,17 +69,16 @@ class Search:
     def run(self, metadata: TableMetadata) -> Found:
         """Search; ``metadata`` is from before, and says what is hidden.
 
-        Raises UnsupportedFeatureError if another table lies there, CorruptMetadataError if prefixes conflict or the
-        metadata is damaged.
+        Raises UnsupportedFeatureError if another table lies there, CatalogError if the catalog cannot say so,
+        CorruptMetadataError if prefixes conflict or the metadata is damaged.
         """
         rooted = self.storage.scheme in ROOTED_SCHEMES
         with Join.opened(self.options.rules, rooted=rooted) as join:
             counts, tables = self._list(metadata, join)
             uuids = unfinished_uuids(self.storage, metadata_directory(self.storage, metadata))
             loaded = self.place.operations.refresh()
-            known = {store_path(self.storage.scheme, location) for location in known_metadata(loaded)}
             neighbours = neighbours_of(self.storage, loaded, self.options)
-            neighbours.refuse(sorted(set(tables) - known), self.executor)
+            neighbours.refuse(tables, self.executor)
             for prefix, keys in References(self.storage, self.executor, self.roots).of(loaded):
                 join.named.add(prefix, keys)
             found, reasons = self._sift(join.orphans(), Spared.of(loaded.metadata, uuids))
@@ -86,6 +86,8 @@ class Search:
             found = self._looked_up(found)
             for root in self.roots:
                 neighbours.refuse_near(root.path, (o.path for o in found if root.holds(o.path)), self.executor)
+        if found:
+            refuse_others(self.place.operations, loaded, self.roots, self.options)
         return Found(loaded, found, counts, reasons)
 
     def _list(self, metadata: TableMetadata, join: Join) -> tuple[Counts, list[str]]:
@@ -126,17 +128,8 @@ class Search:
 
 def neighbours_of(storage: Storage, loaded: LoadedTable, options: OrphanOptions) -> Neighbours:
     """The guard against other tables in the directories of this one."""
-    metadata, own = loaded.metadata, {metadata_directory(storage, loaded.metadata)}
-    own.add(f"{store_path(storage.scheme, metadata.location).rstrip('/')}/metadata")
-    own.update(store_path(storage.scheme, location).rpartition("/")[0] for location in known_metadata(loaded))
-    current = loaded.location.rpartition("/")[2]
-    return Neighbours(storage, metadata.table_uuid, metadata.location, frozenset(own), current, options.foreign_uuids)
-
-
-def metadata_directory(storage: Storage, metadata: TableMetadata) -> str:
-    """The store path of the directory of a table's own metadata."""
-    default = f"{metadata.location.rstrip('/')}/metadata"
-    return store_path(storage.scheme, metadata.properties.get("write.metadata.path", default)).rstrip("/")
+    where = f"orphan files of the table at {loaded.metadata.location} are looked for"
+    return Neighbours.of(storage, loaded, options.foreign_uuids, f"{where}, and its files would be taken for them")
 
 
 def _look_up(storage: Storage, cutoff_ms: int, found: Sequence[Orphan]) -> Iterator[Orphan | None]:

@@ -12,6 +12,7 @@ from lakemeta.moments import epoch_ms, utc_moment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+FOREIGN: Final = "foreign-uuid"  # of services that refuse where other tables lie: uuids of dropped ones
 _MILLIS: Final = re.compile("[0-9]{11,17}")
 
 

@@ -1,4 +1,4 @@
-"""Whether another table lies in the directories of this one: the guard that a removal of orphans needs most (I/O).
+"""Whether another table lies in the directories of this one: the guard of services that delete files there (I/O).
 
 To the engine, all files of a table below another one's location are orphans of that one, and of two tables at one
 location each removes the other's.
@@ -12,7 +12,8 @@ Rules of this module:
    ``_delta_log``, and refuses too.
 3. In the table's own metadata directory a file is debris, and no table's, if it has no name that a writer of versions
    gives and does not even begin as JSON or gzip do, such as what a crashed commit left empty.
-4. Of a table without a catalog no version may lie behind a gap in its versions: either may count.
+4. What is known as the table's own by its newest metadata is not read.
+5. Of a table without a catalog no version may lie behind a gap in its versions: either may count.
 """
 
 from __future__ import annotations
@@ -26,16 +27,19 @@ import attrs
 
 from lakemeta import unpack
 from lakemeta.errors import PathNotFoundError, StorageError, UnsupportedFeatureError
-from lakemeta.iceberg.orphans.listing import METADATA, OTHER_TABLES
-from lakemeta.iceberg.spec.locations import same_location
+from lakemeta.iceberg.spec.locations import same_location, store_path
 from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakemeta.executor import Executor
+    from lakemeta.iceberg.catalogs.operations import LoadedTable
+    from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.storage.contract import Storage
 
+METADATA: Final = re.compile(r".*\.metadata\.json(?:\.gz)?", re.DOTALL)
+OTHER_TABLES: Final = {".hoodie": "Hudi", "_delta_log": "Delta Lake"}  # directories that their tables have
 _HEAD: Final = 4096  # bytes, which hold the uuid of every metadata file that an engine wrote
 _BATCH: Final = 16
 _SHOWN: Final = 5
@@ -48,32 +52,56 @@ _VERSION: Final = re.compile(r"(?:v[0-9]+|[0-9]+-[0-9a-fA-F-]{36})(?:\.gz)?\.met
 class Neighbours:
     """Looks for metadata of other tables than the one with ``uuid`` (None: none) at ``location``.
 
-    ``folders`` are the store paths of its own metadata directories, ``current`` is the name of its newest metadata
-    file, ``dropped`` are uuids of tables that are no more.
+    ``folders`` are the store paths of its own metadata directories, ``known`` those of its own metadata files,
+    ``current`` is the name of the newest, ``dropped`` are uuids of tables that are no more. ``harm`` says in a message
+    what is done at the location, and to what.
     """
 
     storage: Storage
     uuid: str | None
     location: str
     folders: frozenset[str]
+    known: frozenset[str]
     current: str
     dropped: frozenset[str]
+    harm: str
+
+    @classmethod
+    def of(cls, storage: Storage, loaded: LoadedTable, dropped: Iterable[str], harm: str) -> Neighbours:
+        """Those of a version of a table."""
+        metadata, known = loaded.metadata, {store_path(storage.scheme, name) for name in known_metadata(loaded)}
+        own = {metadata_directory(storage, metadata), *(path.rpartition("/")[0] for path in known)}
+        own.add(f"{store_path(storage.scheme, metadata.location).rstrip('/')}/metadata")
+        current = loaded.location.rpartition("/")[2]
+        return cls(
+            storage,
+            metadata.table_uuid,
+            metadata.location,
+            frozenset(own),
+            frozenset(known),
+            current,
+            frozenset(uuid.lower() for uuid in dropped),
+            harm,
+        )
 
     def refuse(self, paths: Iterable[str], executor: Executor) -> None:
         """Raise UnsupportedFeatureError if a metadata file at one of these store paths is another table's."""
-        found = [line for line in executor.map_batches(self._look, paths, batch_size=_BATCH) if line]
+        unknown = sorted(set(paths) - self.known)
+        found = [line for line in executor.map_batches(self._look, unknown, batch_size=_BATCH) if line]
         if found:
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             raise UnsupportedFeatureError(
-                f"another table lies where orphan files of the table at {self.location} are looked for, and its "
-                f"files would be taken for them; nothing was done: {'; '.join(sorted(found)[:_SHOWN])}{more}"
+                f"another table lies where {self.harm}; nothing was done: {'; '.join(some(sorted(found)))}"
             )
 
-    def refuse_near(self, root: str, paths: Iterable[str], executor: Executor) -> None:
-        """The same for the metadata directories beside all directories from ``root`` down to files at ``paths``."""
+    def refuse_near(self, root: str, paths: Iterable[str], executor: Executor, *, own: bool = True) -> None:
+        """The same for the metadata directories beside all directories from ``root`` down to files at ``paths``.
+
+        Without ``own`` the table's own metadata directories are left out: a table that was dropped may have left its
+        metadata there.
+        """
         folders = {root, *(folder for path in paths for folder in _between(root, path))}
-        found = executor.map_batches(partial(_metadata_in, self.storage), sorted(folders), batch_size=_BATCH)
-        self.refuse(sorted(set(found)), executor)
+        work = partial(_metadata_in, self.storage, frozenset() if own else self.folders)
+        self.refuse(executor.map_batches(work, sorted(folders), batch_size=_BATCH), executor)
 
     def _look(self, paths: Sequence[str]) -> Iterator[str | None]:
         for path in paths:
@@ -127,6 +155,23 @@ class Neighbours:
         return uuid if isinstance(uuid, str) else None, location if isinstance(location, str) else None
 
 
+def known_metadata(loaded: LoadedTable) -> list[str]:
+    """The locations of a table's own metadata files."""
+    return [loaded.location, *(entry.metadata_file for entry in loaded.metadata.metadata_log)]
+
+
+def metadata_directory(storage: Storage, metadata: TableMetadata) -> str:
+    """The store path of the directory of a table's own metadata."""
+    default = f"{metadata.location.rstrip('/')}/metadata"
+    return store_path(storage.scheme, metadata.properties.get("write.metadata.path", default)).rstrip("/")
+
+
+def some(lines: Sequence[str]) -> list[str]:
+    """As many lines as a sentence names."""
+    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return [*lines[:_SHOWN], *more]
+
+
 def _lies_behind_gap(current: str, name: str) -> bool:
     """True for a version of a table without a catalog that is newer than the one after the current one."""
     mine, other = _NUMBER.match(current), _NUMBER.match(name)
@@ -150,9 +195,11 @@ def _between(root: str, path: str) -> Iterator[str]:
         at = path.find("/", at + 1)
 
 
-def _metadata_in(storage: Storage, folders: Sequence[str]) -> Iterator[str]:
+def _metadata_in(storage: Storage, passed_over: frozenset[str], folders: Sequence[str]) -> Iterator[str]:
     for folder in folders:
         yield from (path for path in (f"{folder}/{name}" for name in OTHER_TABLES) if storage.exists(path))
+        if f"{folder}/metadata" in passed_over:
+            continue
         try:
             entries = storage.list_dir(f"{folder}/metadata")
         except PathNotFoundError:
