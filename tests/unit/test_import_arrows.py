@@ -93,23 +93,35 @@ def tree(module: str) -> ast.Module:
 
 
 @cache
+def importing(module: str) -> tuple[tuple[frozenset[str], bool, bool], ...]:
+    """What each import of a module names, whether it is for type checkers only, and whether it stands at the top."""
+    whole = tree(module)
+    found: list[tuple[frozenset[str], bool, bool]] = []
+    pending = [(node, False, True) for node in whole.body]
+    while pending:
+        node, typing, at_top = pending.pop()
+        if names := _named(node):
+            found.append((names, typing, at_top))
+        typing = typing or _is_type_checking(node)
+        pending += [(child, typing, False) for child in ast.iter_child_nodes(node)]
+    return tuple(found)
+
+
+def _named(node: ast.AST) -> frozenset[str]:
+    if isinstance(node, ast.Import):
+        return frozenset(alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return frozenset((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return frozenset({node.value.partition(":")[0]} & modules().keys())  # imported by name when it is called
+    return frozenset()
+
+
+@cache
 def imports(module: str, *, typing: bool = False, at_top: bool = False) -> frozenset[str]:
     """The absolute names a module imports; those for type checkers only if ``typing``, no lazy ones if ``at_top``."""
-    whole = tree(module)
-    found: set[str] = set()
-    blocks = () if typing else filter(_is_type_checking, ast.walk(whole))
-    skipped = {id(n) for block in blocks for n in ast.walk(block)}
-    for node in whole.body if at_top else ast.walk(whole):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not at_top:
-            found.update({node.value.partition(":")[0]} & modules().keys())  # imported by name when it is called
-    return frozenset(found)
+    found = (names for names, of_types, top in importing(module) if typing >= of_types and top >= at_top)
+    return frozenset(name for names in found for name in names)
 
 
 def _is_type_checking(node: ast.AST) -> bool:

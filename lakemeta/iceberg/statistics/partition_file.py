@@ -48,7 +48,7 @@ def fields_of(partition: StructType, format_version: int) -> tuple[NestedField, 
 def write_rows(rows: Sequence[PartitionRow], partition: StructType, format_version: int) -> bytes:
     """The bytes of a statistics file, with the rows in their order.
 
-    Raises CorruptMetadataError for a partition whose values are not of the struct's types, as specs gone wrong leave it.
+    Raises CorruptMetadataError for a partition whose values are not of the struct's types, as damaged specs give it.
     """
     schema = parquet_schema(fields_of(partition, format_version))
     columns: list[pa.Array] = [_partitions([row.partition for row in rows], partition, schema.field(0).type)]
