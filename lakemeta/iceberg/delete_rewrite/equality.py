@@ -8,17 +8,10 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.manifests.entries import file_key
-from lakemeta.iceberg.rewrite.group_rewriter import with_dropped
-from lakemeta.iceberg.rows.data_files import WHOLE, open_data_file, size_of
 from lakemeta.iceberg.rows.delete_filter import key_columns, key_fields
 from lakemeta.iceberg.rows.deleted_rows import EqualityDeleteCache, deleted_rows
-from lakemeta.iceberg.rows.live_rows import identity_values
-from lakemeta.iceberg.rows.projection import projection
-from lakemeta.iceberg.rows.row_account import check_size
-from lakemeta.iceberg.spec.locations import store_path
-from lakemeta.iceberg.spec.schema import Schema, name_mapping_from_json
+from lakemeta.iceberg.rows.projected_files import ProjectedFiles, with_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +26,7 @@ class EqualityScan:
 
     def __init__(self, job: DeleteJob, unit: DeleteUnit, store: DeleteStore) -> None:
         """Load the keys of the equality deletes, and what is deleted by position already."""
-        self._job, metadata = job, job.metadata
+        self._store, metadata = store, job.metadata
         self._positions = deleted_rows(unit.tasks, store)
         keys = unit.keys
         self._tasks = [
@@ -43,8 +36,7 @@ class EqualityScan:
         ids = {i for task in self._tasks for delete in task.deletes for i in delete.equality_ids or ()}
         compared = attrs.evolve(metadata.schema, fields=key_fields(metadata.schema.fields, sorted(ids)))
         self._schema = with_dropped(compared, self._deletes.fields)
-        mapping = metadata.properties.get("schema.name-mapping.default")
-        self._name_mapping = None if mapping is None else name_mapping_from_json(mapping)
+        self._files = ProjectedFiles.of_table(metadata, self._schema)
 
     def rows(self) -> Iterator[tuple[FileScanTask, pa.Array]]:
         """Data files with positions, ascending, of rows that the equality deletes delete, and no position delete."""
@@ -56,31 +48,17 @@ class EqualityScan:
     def _of(self, task: FileScanTask) -> Iterator[pa.Array]:
         file, position = task.data_file, 0
         named = self._positions.get(file.file_path)
-        with self._job.storage.open_input(store_path(self._job.storage.scheme, file.file_path)) as source:
-            check_size(file, size_of(source))
-            opened = open_data_file(file.file_format, source, file.file_path)
-            plan = projection(
-                opened.schema,
-                self._schema.fields,
-                where=file.file_path,
-                constants=identity_values(self._job.metadata.specs_by_id.get(file.spec_id), file.partition),
-                name_mapping=self._name_mapping,
-            )
-            for raw in opened.read(plan.columns, WHOLE):
-                gone = self._deleted(plan.apply(raw, position, None), task, self._schema)
-                alive = named.keep(position, raw.num_rows) if named else None
+        with self._store.open(file.file_path) as source:
+            for batch in self._files.batches(file, source):
+                gone = self._deleted(batch, task)
+                alive = named.keep(position, batch.num_rows) if named else None
                 if alive is not None:
                     gone = pc.and_(gone, alive)
                 yield pc.add(pc.indices_nonzero(gone).cast(pa.int64()), position)
-                position += raw.num_rows
-        if position != file.record_count:
-            raise CorruptMetadataError(
-                f"{file.file_path} has {position} rows and its manifest entry says {file.record_count}; nothing was "
-                f"committed"
-            )
+                position += batch.num_rows
 
-    def _deleted(self, batch: pa.RecordBatch, task: FileScanTask, schema: Schema) -> pa.BooleanArray:
+    def _deleted(self, batch: pa.RecordBatch, task: FileScanTask) -> pa.BooleanArray:
         gone = pa.repeat(pa.scalar(False), batch.num_rows)
         for deletes in self._deletes.of(task):
-            gone = pc.or_(gone, pc.invert(deletes.keep(key_columns(batch, schema, deletes.field_ids))))
+            gone = pc.or_(gone, pc.invert(deletes.keep(key_columns(batch, self._schema, deletes.field_ids))))
         return gone

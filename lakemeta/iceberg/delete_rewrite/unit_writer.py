@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from lakemeta.iceberg.manifests.entries import DataFile
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
-    from lakemeta.storage.contract import Storage
 
 SCHEMA: Final = arrow_schema(POSITION_DELETE_FIELDS)
 _KEYS: Final = (SortKey(SCHEMA.names[0]), SortKey(SCHEMA.names[1]))
@@ -62,7 +61,7 @@ class _UnitWrite:
 
     def __init__(self, job: DeleteJob, unit: DeleteUnit) -> None:
         self.job, self.unit, self.keys = job, unit, unit.keys
-        self.store = delete_store(job.storage)
+        self.store = DeleteStore.of(job.storage)
         self.touched: set[str] = set()
         self.by_equality: dict[str, DeletedRows] = {}
 
@@ -150,15 +149,6 @@ class _UnitWrite:
         newest = self.unit.sequence_number
         applied = mine + new.get("", []) if newest is None or newest >= task.sequence_number else []
         return attrs.evolve(task, deletes=(*kept, *applied))
-
-
-def delete_store(storage: Storage) -> DeleteStore:
-    """Reads delete files by the locations that metadata gives."""
-    scheme = storage.scheme
-    return DeleteStore(
-        lambda location: storage.open_input(store_path(scheme, location)),
-        lambda location, start, size: storage.read_range(store_path(scheme, location), start, size),
-    )
 
 
 def check_same_rows(

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lakemeta.errors import StorageError
 from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.iceberg.rows.arrow import runs_of
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.iceberg.write.data_file_writer import FileFactory, FileLimits, GroupWriter
 from lakemeta.iceberg.write.puffin import Blob, PuffinWriter
@@ -23,7 +24,6 @@ from lakemeta.iceberg.write.settings import data_location, file_name
 from lakemeta.iceberg.write.vectors import encode_vector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import BinaryIO
 
     from lakemeta.iceberg.delete_rewrite.units import DeleteJob, DeleteUnit
@@ -59,17 +59,6 @@ def delete_writer(job: DeleteJob, unit: DeleteUnit, attempt: int) -> DeleteWrite
     return VectorWriter(job, unit, attempt) if job.writes_vectors else PositionDeleteWriter(job, unit, attempt)
 
 
-def stretches(paths: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str, int, int]]:
-    """Of sorted data files: each one, where it begins and where it ends."""
-    runs = pc.run_end_encode(pa.chunked_array([paths]).combine_chunks() if isinstance(paths, pa.Array) else paths)
-    start = 0
-    for chunk in runs.chunks if isinstance(runs, pa.ChunkedArray) else [runs]:
-        first = start
-        for path, end in zip(chunk.values.to_pylist(), chunk.run_ends.to_pylist(), strict=True):
-            yield path, start, first + end
-            start = first + end
-
-
 class PositionDeleteWriter:
     """Position delete files in Parquet: of one data file each, or of the whole partition, up to their size."""
 
@@ -97,7 +86,7 @@ class PositionDeleteWriter:
         if not self._splits:
             self._writer.write(self._partition, rows)
             return
-        for path, start, end in stretches(rows.column(0)):
+        for path, start, end in runs_of(rows.column(0)):
             if path != self._path:
                 self._writer.end_file()
                 self._path = path
@@ -132,7 +121,7 @@ class VectorWriter:
 
     def write(self, rows: pa.Table) -> None:
         """Gather the rows of a data file until the next one begins."""
-        for path, start, end in stretches(rows.column(0)):
+        for path, start, end in runs_of(rows.column(0)):
             if path != self._path:
                 self._end_vector()
                 self._path = path

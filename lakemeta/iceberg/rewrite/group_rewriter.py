@@ -24,16 +24,15 @@ from lakemeta.iceberg.manifests.delete_entries import partition_key
 from lakemeta.iceberg.rewrite.range_cut import RangeCut
 from lakemeta.iceberg.rewrite.sort_columns import sort_columns
 from lakemeta.iceberg.rows.arrow import arrow_schema
-from lakemeta.iceberg.rows.data_files import WHOLE, open_data_file, size_of
+from lakemeta.iceberg.rows.data_files import WHOLE
 from lakemeta.iceberg.rows.delete_filter import key_columns
 from lakemeta.iceberg.rows.deleted_rows import DeleteStore, EqualityDeleteCache, deleted_rows
-from lakemeta.iceberg.rows.live_rows import identity_values
-from lakemeta.iceberg.rows.projection import LINEAGE, Lineage, projection
-from lakemeta.iceberg.rows.row_account import InputRows, check_group, check_size
+from lakemeta.iceberg.rows.projected_files import ProjectedFiles, with_dropped
+from lakemeta.iceberg.rows.projection import LINEAGE, Lineage
+from lakemeta.iceberg.rows.row_account import InputRows, check_group
 from lakemeta.iceberg.rows.transform_arrays import python_values
 from lakemeta.iceberg.scan.splits import FileSplit, Packing, scan_tasks
 from lakemeta.iceberg.spec.locations import store_path
-from lakemeta.iceberg.spec.schema import Schema, name_mapping_from_json
 from lakemeta.iceberg.write.data_file_writer import FileFactory, FileLimits, GroupWriter
 from lakemeta.iceberg.write.metrics import metrics_modes
 
@@ -48,8 +47,9 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.rows.projection import Projection
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.spec.partitioning import PartitionSpec
+    from lakemeta.iceberg.spec.schema import Schema
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
-    from lakemeta.iceberg.spec.types import NestedField, Value
+    from lakemeta.iceberg.spec.types import Value
     from lakemeta.row_sort import SortKey
     from lakemeta.storage.contract import Storage
 
@@ -130,13 +130,12 @@ class _Rewrite:
         self.has_lineage = job.metadata.format_version >= 3
         lineage = LINEAGE if self.has_lineage else ()
         self.schema = attrs.evolve(job.metadata.schema, fields=(*job.metadata.schema.fields, *lineage))
-        mapping = job.metadata.properties.get("schema.name-mapping.default")
-        self.name_mapping = None if mapping is None else name_mapping_from_json(mapping)
-        store = DeleteStore(self._open_input, self._read_range)
+        self.store = store = DeleteStore.of(job.storage)
         self.positions = deleted_rows(group.tasks, store)
         self.equality = EqualityDeleteCache(group.tasks, job.metadata, store, job.memory // 2)
         self.columns = len(arrow_schema(self.schema.fields))
         self.read_schema = with_dropped(self.schema, self.equality.fields)
+        self.files = ProjectedFiles.of_table(job.metadata, self.read_schema)
         self.factory = FileFactory.make(
             job.metadata.location,
             job.metadata.properties,
@@ -222,7 +221,7 @@ class _Rewrite:
         for split, opened in LocalExecutor(_FETCHERS).map_batches(self._fetch, splits, batch_size=1):
             with ExitStack() as stack:
                 if opened is None:
-                    stream = stack.enter_context(self._open_input(split.task.data_file.file_path))
+                    stream = stack.enter_context(self.store.open(split.task.data_file.file_path))
                 yield from self._rows_of(split, self._open(split, stream) if opened is None else opened)
 
     def _fetch(self, splits: Sequence[FileSplit]) -> Iterable[tuple[FileSplit, _Input | None]]:
@@ -240,15 +239,7 @@ class _Rewrite:
 
     def _open(self, split: FileSplit, source: BinaryIO | bytes) -> _Input:
         file = split.task.data_file
-        check_size(file, size_of(source))
-        opened = open_data_file(file.file_format, source, file.file_path)
-        plan = projection(
-            opened.schema,
-            self.read_schema.fields,
-            where=file.file_path,
-            constants=identity_values(self.metadata.specs_by_id.get(file.spec_id), file.partition),
-            name_mapping=self.name_mapping,
-        )
+        opened, plan = self.files.open(file, source)
         part = WHOLE if split.is_whole else opened.part(split.start, split.end, split.task.length, file.record_count)
         return _Input(plan, part, opened.read(plan.columns, part))
 
@@ -327,9 +318,6 @@ class _Rewrite:
     def _path(self, location: str) -> str:
         return store_path(self.job.storage.scheme, location)
 
-    def _open_input(self, location: str) -> BinaryIO:
-        return self.job.storage.open_input(self._path(location))
-
     def _open_output(self, location: str) -> BinaryIO:
         return self.job.storage.open_output(self._path(location))
 
@@ -340,12 +328,6 @@ class _Rewrite:
 def _left_out(keep: pa.BooleanArray | None) -> int:
     """How many rows a mask of rows to keep leaves out."""
     return 0 if keep is None else keep.false_count
-
-
-def with_dropped(schema: Schema, keys: dict[int, NestedField]) -> Schema:
-    """The schema and, behind its columns, columns that only equality deletes still need."""
-    dropped = [attrs.evolve(field, name=f"\0dropped {i}") for i, field in keys.items() if schema.field(i) is None]
-    return attrs.evolve(schema, fields=(*schema.fields, *dropped))
 
 
 def _keyed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemeta.errors import UnsupportedFeatureError
 from lakemeta.iceberg.spec.types import (
@@ -20,7 +21,7 @@ from lakemeta.iceberg.spec.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 FIELD_ID: Final = b"PARQUET:field_id"
 
@@ -161,3 +162,13 @@ def _marked(kind: Type, plain: pa.DataType) -> pa.DataType:
             value[1].with_type(_marked(kind.value, value[1].type)),
         )
     return pa.uuid() if str(kind) == "uuid" else plain
+
+
+def runs_of(values: pa.Array | pa.ChunkedArray) -> Iterator[tuple[Any, int, int]]:
+    """Each run of equal values: the value, where it begins, and where it ends. A run ends with its chunk."""
+    start = 0
+    for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+        runs = pc.run_end_encode(chunk, run_end_type=pa.int64())
+        ends = [start + end for end in runs.run_ends.to_pylist()]
+        yield from zip(runs.values.to_pylist(), [start, *ends[:-1]], ends, strict=False)
+        start += len(chunk)

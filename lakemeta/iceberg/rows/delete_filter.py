@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.iceberg.rows.arrow import runs_of
 from lakemeta.iceberg.spec.schema import Schema
 from lakemeta.iceberg.spec.types import LONG, STRING, UNKNOWN, NestedField, StructType, is_primitive
 
@@ -85,12 +86,10 @@ def add_position_deletes(batch: pa.RecordBatch, targets: Mapping[str, DeletedRow
     end of a file is nothing, as in Iceberg.
     """
     check_positions(batch, where)
-    runs, positions = pc.run_end_encode(batch.column(0)), batch.column(1)
-    start = 0
-    for path, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+    positions = batch.column(1)
+    for path, start, end in runs_of(batch.column(0)):
         if path in targets:
             targets[path].add_positions(positions.slice(start, end - start).to_pylist())
-        start = end
 
 
 def check_positions(batch: pa.RecordBatch, where: str) -> None:

@@ -28,6 +28,7 @@ from lakemeta.iceberg.rows.delete_filter import (
 from lakemeta.iceberg.rows.deletion_vectors import deletion_vector
 from lakemeta.iceberg.rows.projection import lacking, projection
 from lakemeta.iceberg.rows.row_account import check_size
+from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.iceberg.spec.schema import Schema
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.iceberg.spec.types import NestedField
+    from lakemeta.storage.contract import Storage
 
 _MANY_ROWS: Final = 64 * 1024 * 1024  # 8 MiB of bits
 _SMALL: Final = 16_384  # rows of a delete file that is read whole, ahead of its turn
@@ -52,6 +54,15 @@ class DeleteStore:
 
     open: Callable[[str], BinaryIO]
     read_range: Callable[[str, int, int], bytes]
+
+    @classmethod
+    def of(cls, storage: Storage) -> DeleteStore:
+        """Files of a table that lies in ``storage``."""
+        scheme = storage.scheme
+        return cls(
+            lambda location: storage.open_input(store_path(scheme, location)),
+            lambda location, start, size: storage.read_range(store_path(scheme, location), start, size),
+        )
 
 
 def deleted_rows(tasks: Sequence[FileScanTask], store: DeleteStore) -> dict[str, DeletedRows]:

@@ -53,6 +53,11 @@ class PartitionSpec:
         rows = zip(self.fields, self.types(schema), partition, strict=True)
         return "/".join(f"{_escape(f.name)}={_escape(f.transform.human(t, v))}" for f, t, v in rows)
 
+    def identity_values(self, partition: tuple[Value, ...]) -> dict[int, Value]:
+        """The values of columns that a file's partition gives for all of its rows, by column id."""
+        pairs = zip(self.fields, partition, strict=True)
+        return {field.source_id: value for field, value in pairs if field.transform.name == "identity"}
+
 
 @attrs.frozen(slots=True)
 class SortField:

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemeta.iceberg.rows.arrow import runs_of
 from lakemeta.iceberg.rows.deletion_vectors import (
     ARRAY_MAX,
     CONTAINER_BYTES,
@@ -38,7 +39,7 @@ def encode_vector(positions: pa.Array) -> bytes:
         raise ValueError("the rows of a deletion vector must ascend, and each be there once")
     highs = pc.shift_right(positions, _HIGH_BITS)
     parts = [struct.pack("<Q", pc.count_distinct(highs).as_py())]
-    for high, first, end in _stretches(highs):
+    for high, first, end in runs_of(highs):
         parts += [struct.pack("<I", high), _bitmap(positions.slice(first, end - first))]
     payload = DV_MAGIC + b"".join(parts)
     return struct.pack(">I", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
@@ -51,20 +52,11 @@ def _ascends(positions: pa.Array) -> bool:
     return bool(rises) and positions[0].as_py() >= 0
 
 
-def _stretches(values: pa.Array) -> list[tuple[int, int, int]]:
-    """Of values that never fall: each distinct one, where it begins and where it ends."""
-    if not len(values):
-        return []
-    runs = pc.run_end_encode(values, run_end_type=pa.int64())
-    ends = runs.run_ends.to_pylist()
-    return list(zip(runs.values.to_pylist(), [0, *ends[:-1]], ends, strict=True))
-
-
 def _bitmap(positions: pa.Array) -> bytes:
     """A 32-bit bitmap in Roaring's portable format, of rows that share all higher bits."""
     lows = pc.bit_wise_and(positions, CONTAINER_ROWS - 1).cast(pa.uint16())
     keys = pc.bit_wise_and(pc.shift_right(positions, _KEY_BITS), CONTAINER_ROWS - 1)
-    containers = [(key, *_container(lows.slice(at, end - at))) for key, at, end in _stretches(keys)]
+    containers = [(key, *_container(lows.slice(at, end - at))) for key, at, end in runs_of(keys)]
     count = len(containers)
     described = b"".join(struct.pack("<HH", key, rows - 1) for key, rows, _, _ in containers)
     bodies = [body for *_, body in containers]
