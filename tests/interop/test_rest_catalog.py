@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -317,11 +318,15 @@ class Vending:
         return None if used == self.good else s3_error(400, "ExpiredToken")
 
 
+def moment(seconds):
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 @pytest.fixture
 def vending(server, monkeypatch):
     with s3_server("lake") as store:
         vending = Vending(server, store)
-        monkeypatch.setattr("lakemeta.iceberg.catalogs.vended.time.time", lambda: vending.now)
+        monkeypatch.setattr("lakemeta.iceberg.catalogs.vended.utc_now", lambda: moment(vending.now))
         yield vending
 
 
@@ -343,7 +348,7 @@ def test_vended_credentials_are_renewed_before_they_end(server, table, vending):
 def test_credentials_that_are_not_renewed_are_used_as_long_as_they_are_good(monkeypatch):
     """Asked for five minutes before they end; after no answer again half a minute later, not before every request."""
     now = [1_800_000_000.0]
-    monkeypatch.setattr("lakemeta.iceberg.catalogs.vended.time.time", lambda: now[0])
+    monkeypatch.setattr("lakemeta.iceberg.catalogs.vended.utc_now", lambda: moment(now[0]))
     answers = [CatalogError("it does not answer"), "second"]
 
     def given(key):

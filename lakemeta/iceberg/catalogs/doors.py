@@ -37,23 +37,20 @@ MARKER_SUFFIX: Final = ".json"
 _STATISTICS: Final = r"partition-stats-[^/]+\.parquet|[^/]+\.stats"
 _MARKERS: Final = rf"(?:{re.escape(MARKER_PREFIX)}|{re.escape(EXPIRE_PREFIX)})[^/]+\.json"
 _METADATA: Final = rf"[^/]+\.avro|[^/]+\.metadata\.json(?:\.gz)?|{_STATISTICS}|{_MARKERS}"
-
 _ORPHAN: Final = r"(?s:(?:(?!\.lakemeta-)[^/]+/)*(?!\.lakemeta-|version-hint\.text\Z)[^/]+)"
-
-
-def data_door(storage: Storage, metadata: TableMetadata, uuid: str) -> Door:
-    """The door for data files that the rewrite ``uuid`` wrote."""
-    root = store_path(storage.scheme, data_root(metadata.location, metadata.properties))
-    return Door(storage, root, rf"(?:[^/]+/)*{name_pattern(uuid)}")
-
-
+_UNNAMED: Final = r"(?:[^/]+/)*(?!\.lakemeta-|version-hint\.text\Z|[^/]*\.metadata\.json(?:\.gz)?\Z)[^/]+"
 OWN_LOCATIONS: Final = (
     "write.data.path",
     "write.metadata.path",
     "write.object-storage.path",
     "write.folder-storage.path",
 )
-_UNNAMED: Final = r"(?:[^/]+/)*(?!\.lakemeta-|version-hint\.text\Z|[^/]*\.metadata\.json(?:\.gz)?\Z)[^/]+"
+
+
+def data_door(storage: Storage, metadata: TableMetadata, uuid: str) -> Door:
+    """The door for data files that the rewrite ``uuid`` wrote."""
+    root = store_path(storage.scheme, data_root(metadata.location, metadata.properties))
+    return Door(storage, root, rf"(?:[^/]+/)*{name_pattern(uuid)}")
 
 
 @attrs.frozen

@@ -38,7 +38,7 @@ _EXTENSIONS: Final = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz"
 _ANSWERS_AT_ONCE: Final = frozenset({"file", "memory"})  # nothing is on its way once a call has failed
 _HINT: Final = re.compile("[+]?[0-9]{1,20}")
 _INT_MAX: Final = 2**31 - 1  # a hint beyond it is unreadable to the engine
-_VERSION: Final = re.compile(r"v([0-9]{1,9})\.")
+VERSION_NAME: Final = re.compile(r"v([0-9]{1,9})\.")
 _log = logging.getLogger(__name__)
 
 
@@ -170,7 +170,7 @@ class HadoopTableOperations:
             names = [entry.name for entry in self.storage.list_dir(self._path(""))]
         except PathNotFoundError:
             return []
-        return [int(match[1]) for name in names if name.endswith(_EXTENSIONS) and (match := _VERSION.match(name))]
+        return [int(match[1]) for name in names if name.endswith(_EXTENSIONS) and (match := VERSION_NAME.match(name))]
 
     def _find(self, version: int) -> str | None:
         paths = [self._path(f"v{version}{extension}") for extension in _EXTENSIONS]

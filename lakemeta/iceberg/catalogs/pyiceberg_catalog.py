@@ -16,7 +16,7 @@ from lakemeta.iceberg.catalogs.operations import LoadedTable, check_same_table
 from lakemeta.iceberg.catalogs.other_tables import OtherTable, other_tables
 from lakemeta.iceberg.catalogs.place import SCHEME
 from lakemeta.iceberg.catalogs.vended import Vended, storage_options
-from lakemeta.iceberg.spec.locations import store_path
+from lakemeta.iceberg.spec.locations import metadata_root, store_path
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class CatalogTableOperations:
     def metadata_location(self, name: str) -> str:
         """Where a new manifest or manifest list is written: ``write.metadata.path``, or below the table."""
         metadata = self.current().metadata
-        default = f"{metadata.location.rstrip('/')}/metadata"
-        return f"{metadata.properties.get('write.metadata.path', default).rstrip('/')}/{name}"
+        return f"{metadata_root(metadata.location, metadata.properties)}/{name}"
 
     def check_writable(self) -> None:
         """Raise UnsupportedFeatureError if pyiceberg, which is to write the metadata, cannot write this version."""

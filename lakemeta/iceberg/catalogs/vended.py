@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Final
 
+from lakemeta.environment import utc_now
 from lakemeta.errors import LakemetaError, UnsupportedFeatureError
+from lakemeta.moments import epoch_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,13 +57,13 @@ class Vended:
         properties = table.io.properties
         self.options = storage_options(properties)
         expires = str(properties.get(_EXPIRES, ""))
-        soonest = int(time.time() * 1000) + _AGAIN_MS
+        soonest = epoch_ms(utc_now()) + _AGAIN_MS
         self._due_ms = max(int(expires) - _EARLY_MS, soonest) if expires.isdecimal() else None
 
     def renewed(self) -> Mapping[str, str]:
         """The options that are good now; those that are left if the catalog gives no others yet."""
         with self._lock:
-            now_ms = int(time.time() * 1000)
+            now_ms = epoch_ms(utc_now())
             if self._due_ms is not None and now_ms >= self._due_ms:
                 self._due_ms = now_ms + _AGAIN_MS
                 try:

@@ -21,6 +21,7 @@ import attrs
 import pyarrow as pa
 
 from lakemeta.executor import LocalExecutor
+from lakemeta.iceberg.catalogs.hadoop import HINT
 from lakemeta.iceberg.manifests.store import StoredManifests, read_snapshot
 from lakemeta.iceberg.orphans.uris import Prefix, split_location
 from lakemeta.iceberg.service.neighbours import known_metadata
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     Named = tuple[Prefix, pa.Array]  # a prefix, and paths under it
 
-HINT: Final = "version-hint.text"
 _LISTS: Final = 4  # in one batch of work
 _MANIFESTS: Final = 4
 

@@ -27,7 +27,8 @@ import attrs
 
 from lakemeta import unpack
 from lakemeta.errors import PathNotFoundError, StorageError, UnsupportedFeatureError
-from lakemeta.iceberg.spec.locations import same_location, store_path
+from lakemeta.iceberg.catalogs.hadoop import VERSION_NAME
+from lakemeta.iceberg.spec.locations import metadata_root, same_location, store_path
 from lakemeta.json_text import parse_json
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ _HEAD: Final = 4096  # bytes, which hold the uuid of every metadata file that an
 _BATCH: Final = 16
 _SHOWN: Final = 5
 _UUID: Final = re.compile(rb'\s*\{\s*"format-version"\s*:\s*[0-9]+\s*,\s*"table-uuid"\s*:\s*"([^"\\]{1,100})"')
-_NUMBER: Final = re.compile(r"v([0-9]{1,9})\.")
 _VERSION: Final = re.compile(r"(?:v[0-9]+|[0-9]+-[0-9a-fA-F-]{36})(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
 
@@ -162,8 +162,7 @@ def known_metadata(loaded: LoadedTable) -> list[str]:
 
 def metadata_directory(storage: Storage, metadata: TableMetadata) -> str:
     """The store path of the directory of a table's own metadata."""
-    default = f"{metadata.location.rstrip('/')}/metadata"
-    return store_path(storage.scheme, metadata.properties.get("write.metadata.path", default)).rstrip("/")
+    return store_path(storage.scheme, metadata_root(metadata.location, metadata.properties))
 
 
 def some(lines: Sequence[str]) -> list[str]:
@@ -174,7 +173,7 @@ def some(lines: Sequence[str]) -> list[str]:
 
 def _lies_behind_gap(current: str, name: str) -> bool:
     """True for a version of a table without a catalog that is newer than the one after the current one."""
-    mine, other = _NUMBER.match(current), _NUMBER.match(name)
+    mine, other = VERSION_NAME.match(current), VERSION_NAME.match(name)
     return mine is not None and other is not None and int(other[1]) > int(mine[1]) + 1
 
 

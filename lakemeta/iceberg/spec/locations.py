@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.paths import ROOTED_SCHEMES, split_scheme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def store_path(scheme: str, location: str) -> str:
@@ -31,10 +35,7 @@ def store_path(scheme: str, location: str) -> str:
 
 
 def same_location(one: str, other: str) -> bool:
-    """True if two locations name one place, whatever their spelling (``file:/t``, ``file:///t/``, ``/t``.
-
-    S3a, s3).
-    """
+    """True if two locations name one place, whatever their spelling, as ``file:/t``, ``file:///t/`` and ``/t`` do."""
     try:
         (scheme, path), (other_scheme, other_path) = split_scheme(one), split_scheme(other)
     except ValueError:
@@ -58,6 +59,11 @@ def whole(root: str, path: str) -> str:
     if path.startswith(("/", "file:")) or "://" in path:
         return path
     return f"{root.rstrip('/')}/{path}"
+
+
+def metadata_root(location: str, properties: Mapping[str, str]) -> str:
+    """The directory where a catalog's table has its metadata: ``write.metadata.path``, or below its location."""
+    return properties.get("write.metadata.path", f"{location.rstrip('/')}/metadata").rstrip("/")
 
 
 def file_key(location: str) -> str:

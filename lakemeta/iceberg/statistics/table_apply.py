@@ -99,15 +99,7 @@ def _puffin(
         ndv = {"ndv": str(int(sketch.estimate))}
         blob = Blob(_SKETCH, (column.field_id,), snapshot.snapshot_id, snapshot.sequence_number, ndv)
         writer.add(blob, sketch.to_bytes())
-        described.append(
-            {
-                "type": _SKETCH,
-                "snapshot-id": snapshot.snapshot_id,
-                "sequence-number": snapshot.sequence_number,
-                "fields": [column.field_id],
-                "properties": ndv,
-            }
-        )
+        described.append(blob.to_json())
     blobs = writer.size
     size = writer.finish()
     extras = {"file-footer-size-in-bytes": size - blobs, "blob-metadata": described}

@@ -32,6 +32,16 @@ class Blob:
     sequence_number: int = INHERITED
     properties: Mapping[str, str] = attrs.field(factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """What a footer says of the blob, and table metadata that names the file; without its place in the file."""
+        described: dict[str, Any] = {
+            "type": self.type,
+            "snapshot-id": self.snapshot_id,
+            "sequence-number": self.sequence_number,
+            "fields": list(self.fields),
+        }
+        return {**described, "properties": dict(self.properties)} if self.properties else described
+
 
 class PuffinWriter:
     """Writes one Puffin file to ``sink``, which stays the caller's to close."""
@@ -46,17 +56,7 @@ class PuffinWriter:
     def add(self, blob: Blob, data: bytes) -> int:
         """Append a blob; the offset in bytes at which it begins."""
         offset = self.size
-        described: dict[str, Any] = {
-            "type": blob.type,
-            "fields": list(blob.fields),
-            "snapshot-id": blob.snapshot_id,
-            "sequence-number": blob.sequence_number,
-            "offset": offset,
-            "length": len(data),
-        }
-        if blob.properties:
-            described["properties"] = dict(blob.properties)
-        self._blobs.append(described)
+        self._blobs.append({**blob.to_json(), "offset": offset, "length": len(data)})
         self._put(data)
         return offset
 
