@@ -35,10 +35,18 @@ def inspect(table_url: str, *, common: Common) -> None:
 @click.argument("table_url", metavar="TABLE")
 @click.argument("file")
 @click.option("--where", metavar="EXPR", help="Iceberg: for a rewrite with this filter.")
+@click.option("--service", metavar="NAME", help="Iceberg: ask this service, not the one for the kind of file.")
 @planning_options
 @common_options
 def why(
-    table_url: str, file: str, *, settings: tuple[str, ...], where: str | None, now: str | None, common: Common
+    table_url: str,
+    file: str,
+    *,
+    settings: tuple[str, ...],
+    where: str | None,
+    service: str | None,
+    now: str | None,
+    common: Common,
 ) -> None:
     """Say in one sentence why FILE of TABLE stays, or would be deleted or rewritten.
 
@@ -49,11 +57,12 @@ def why(
     table, _ = open_table(table_url, common)
     options = pairs(settings, "--set")
     if isinstance(table, HudiTable):
-        if where is not None:
-            raise OptionError("--where is for Iceberg tables; leave it out for a Hudi table")
+        for name, given in (("where", where), ("service", service)):
+            if given is not None:
+                raise OptionError(f"--{name} is for Iceberg tables; leave it out for a Hudi table")
         sentence = table.why(file, options, now=moment(now))
     else:
-        sentence = table.why(file, options, where, now=moment(now))
+        sentence = table.why(file, options, where, service=service, now=moment(now))
     if common.output == "text":
         click.echo(sentence)
     else:

@@ -197,20 +197,22 @@ class IcebergTable:
         options: Mapping[str, str] | None = None,
         where: str | None = None,
         *,
+        service: str | None = None,
         now: datetime | None = None,
         executor: Executor | None = None,
     ) -> str:
         """One sentence on whether a service with these options would take a file or a snapshot, and why.
 
-        ``file`` is relative to the table's location, or a full location, or the id of a snapshot. Of a live file of the
-        current snapshot it is said whether a rewrite takes it; of any other, of snapshots, and with options of
-        expire-snapshots, whether it goes with what expires ``now``. Raises OptionError if no snapshot has such a file.
+        ``file`` is relative to the table's location, or a full location, or the id of a snapshot. Without ``service``
+        it is the one for the kind of file: a rewrite for data files, delete files and manifests of the current
+        snapshot, expire-snapshots for snapshots and what only others name, and with its options, and
+        remove-orphan-files for what none names. Raises OptionError if there is no such file.
         """
         from lakemeta.iceberg.why import why
 
         request = self._request(options, where, now, executor)
         with working_on(f"why {file} of {self.url}"):
-            return self._explained(lambda: why(request, file))
+            return self._explained(lambda: why(request, file, service))
 
     def _request(
         self,

@@ -1,7 +1,12 @@
 """Says in one sentence what a service would do with one file or snapshot, and why (I/O).
 
-With options of expire-snapshots, of snapshots, and of files that are not live in the current one, expire-snapshots is
-asked; otherwise rewrite-data-files.
+Rules of this module:
+
+1. Each service has a verdict of its own, which asks its planner. The caller may name the service.
+2. Otherwise snapshots, and options of expire-snapshots, are for that service. A file is for the service that would take
+   its kind: a manifest of the current snapshot for rewrite-manifests, a delete file for the services on delete files, a
+   data file for rewrite-data-files; a file that only other snapshots name is for expire-snapshots, and one that none
+   names for remove-orphan-files.
 """
 
 from __future__ import annotations
@@ -12,104 +17,80 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.errors import OptionError
-from lakemeta.iceberg.expire.options import KNOWN
+from lakemeta.iceberg.delete_rewrite import why as deletes
+from lakemeta.iceberg.delete_rewrite.convert import CONVERT
+from lakemeta.iceberg.delete_rewrite.dangling import SERVICE as DANGLING
+from lakemeta.iceberg.delete_rewrite.planner import REWRITE_POSITION_DELETES
+from lakemeta.iceberg.expire.options import OPTIONS as OF_EXPIRE
 from lakemeta.iceberg.expire.planner import EXPIRE_SNAPSHOTS
-from lakemeta.iceberg.expire.why import why_file, why_snapshot
-from lakemeta.iceberg.filters.expressions import TRUE
-from lakemeta.iceberg.filters.sql import parse_where
-from lakemeta.iceberg.filters.strict import all_rows_match
-from lakemeta.iceberg.rewrite.options import JobOptions
-from lakemeta.iceberg.rewrite.planner import planner_of
-from lakemeta.iceberg.scan.stored_scan import live_deletes, scan
-from lakemeta.iceberg.service.branches import branch_head
-from lakemeta.words import count_of
+from lakemeta.iceberg.expire.why import find_file, why_file, why_snapshot
+from lakemeta.iceberg.manifest_rewrite.planner import REWRITE_MANIFESTS
+from lakemeta.iceberg.manifest_rewrite.why import why_manifest
+from lakemeta.iceberg.manifests.entries import ManifestContent
+from lakemeta.iceberg.manifests.store import StoredManifests
+from lakemeta.iceberg.orphans.options import SERVICE as REMOVE_ORPHANS
+from lakemeta.iceberg.orphans.why import why_orphan
+from lakemeta.iceberg.rewrite.planner import REWRITE_DATA_FILES
+from lakemeta.iceberg.rewrite.why import why_rewritten
+from lakemeta.iceberg.spec.locations import file_key
+from lakemeta.iceberg.spec.table_metadata import MAIN_BRANCH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from lakemeta.iceberg.filters.expressions import Expression
-    from lakemeta.iceberg.manifests.entries import DataFile
-    from lakemeta.iceberg.rewrite.verdict import Reason
-    from lakemeta.iceberg.scan.file_tasks import FileScanTask
     from lakemeta.iceberg.service.requests import PlanRequest
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
-_SNAPSHOT: Final = re.compile("-?[0-9]{1,19}")
+    Verdict = Callable[[PlanRequest, str], str]
 
-_SENTENCES: Final[Mapping[Reason, str]] = {
-    "too small": "its {bytes} bytes are below min-file-size-bytes ({least})",
-    "too large": "its {bytes} bytes are above max-file-size-bytes ({most})",
-    "rewrite all": "rewrite-all is set",
-    "many deletes": "{deletes} delete files apply to it",
-    "good size": "its {bytes} bytes lie from {least} to {most}, and few deletes apply to it",
-    "poor group": (
-        "its {bytes} bytes are outside {least} to {most}, but its group has too few files or bytes "
-        "(min-input-files is {min_input_files})"
-    ),
-    "limit reached": "the files that are rewritten before it reach max-files-to-rewrite ({max_files})",
-    "cut": "its {bytes} bytes are cut into {bins} bins of target-file-size-bytes ({target})",
-    "combined": "its {bytes} bytes are combined with other files in a bin of target-file-size-bytes ({target})",
-    "alone in partition": "it is the only file of its partition",
-    "alone in bin": "its {bytes} bytes have a bin of target-file-size-bytes ({target}) to themselves",
+_SNAPSHOT: Final = re.compile("-?[0-9]{1,19}")
+_VERDICTS: Final[Mapping[str, Verdict]] = {
+    REWRITE_DATA_FILES: why_rewritten,
+    REWRITE_MANIFESTS: why_manifest,
+    REWRITE_POSITION_DELETES: deletes.why_rewritten,
+    CONVERT: deletes.why_converted,
+    DANGLING: deletes.why_dangling,
+    EXPIRE_SNAPSHOTS: why_file,
+    REMOVE_ORPHANS: why_orphan,
 }
 
 
-def why(request: PlanRequest, what: str) -> str:
-    """One sentence on a snapshot, given by its id, or a file.
+def why(request: PlanRequest, what: str, service: str | None = None) -> str:
+    """One sentence on a snapshot, given by its id, or a file, by the service named or the one for its kind.
 
-    Raises OptionError if no snapshot has such a file.
+    Raises OptionError if there is no such file, or the service says nothing of files.
     """
-    place, options = request.place, request.options
-    metadata = place.operations.refresh().metadata
-    if _SNAPSHOT.fullmatch(what):
+    metadata = request.place.operations.refresh().metadata
+    if service is not None and service not in _VERDICTS:
+        raise OptionError(f"{service} says nothing of single files; known are {', '.join(sorted(_VERDICTS))}")
+    if _SNAPSHOT.fullmatch(what) and service in (None, EXPIRE_SNAPSHOTS):
         request.refuse_where(EXPIRE_SNAPSHOTS)
         return why_snapshot(request, int(what))
-    path = what if what.startswith("/") or ":/" in what else f"{metadata.location.rstrip('/')}/{what}"
-    if not options.keys().isdisjoint(KNOWN):
-        request.refuse_where(EXPIRE_SNAPSHOTS)
-        return f"{what} {why_file(request, path)}"
-    return _of_rewrite(request, metadata, what, path)
+    location = what if what.startswith("/") or ":/" in what else f"{metadata.location.rstrip('/')}/{what}"
+    if service is None and request.options.keys() & OF_EXPIRE:
+        service = EXPIRE_SNAPSHOTS
+    if service is not None:
+        return f"{what} {_VERDICTS[service](request, location)}"
+    return f"{what} {(_of_head(request, metadata, location) or _of_others)(request, location)}"
 
 
-def _of_rewrite(request: PlanRequest, metadata: TableMetadata, file: str, path: str) -> str:
-    place, options, where, executor = request.place, request.options, request.where, request.executor
-    storage = place.operations.storage
-    job = JobOptions.parse(options)
-    planner = planner_of(options, metadata)
-    head = branch_head(metadata, job.branch, "rewrite data files")
+def _of_head(request: PlanRequest, metadata: TableMetadata, location: str) -> Verdict | None:
+    """The verdict on what the head of a branch names; None if it does not name the file."""
+    head = metadata.branch_head(request.options.get("branch", MAIN_BRANCH))
     if head is None:
-        raise OptionError(f"{file} is no file of {place.url}: the table is empty")
-    expression = TRUE if where is None else parse_where(where, metadata.schema)
-    tasks = list(scan(storage, metadata, head, executor))
-    if _task(tasks, path) is None:
-        is_delete = any(e.data_file.file_path == path for e in live_deletes(storage, metadata, head, executor))
-        found = _delete_file(path, tasks) if is_delete else why_file(attrs.evolve(request, options={}), path)
-        return f"{file} {found}"
-    selected = tasks if where is None else list(scan(storage, metadata, head, executor, expression))
-    task = _task(selected, path)
-    if task is None:
-        return f"{file} stays: no row of it can match the filter"
-    verdict = planner.judge(metadata, selected, task)
-    reason = _SENTENCES[verdict.reason].format_map(verdict.numbers)
-    if verdict.group is None:
-        return f"{file} stays: {reason}"
-    matching = "" if where is None else _matching(task.data_file, metadata, expression)
-    size = count_of(len(verdict.group.tasks), "file")
-    return f"{file} would be rewritten: {reason}{matching}; group {verdict.group.group} has {size}"
+        return None
+    key = file_key(location.partition("#")[0])
+    stored = StoredManifests(request.place.operations.storage, metadata.specs_by_id, request.executor)
+    manifests = stored.of(head)
+    if any(file_key(manifest.manifest_path) == key for manifest in manifests):
+        return why_manifest
+    for content, verdict in ((ManifestContent.DATA, why_rewritten), (ManifestContent.DELETES, deletes.why_live)):
+        read = stored.stream([m for m in manifests if m.content == content], frozenset())
+        if any(entry.is_live and file_key(entry.data_file.file_path) == key for part in read for entry in part):
+            return verdict
+    return None
 
 
-def _task(tasks: Sequence[FileScanTask], path: str) -> FileScanTask | None:
-    return next((task for task in tasks if task.data_file.file_path == path), None)
-
-
-def _matching(file: DataFile, metadata: TableMetadata, where: Expression) -> str:
-    if all_rows_match(where, metadata.specs_by_id[file.spec_id], metadata.schema)(file):
-        return "; all of its rows match the filter"
-    return "; some of its rows may not match the filter, and whole files are rewritten"
-
-
-def _delete_file(path: str, tasks: list[FileScanTask]) -> str:
-    applied = sum(any(delete.file_path == path for delete in task.deletes) for task in tasks)
-    if applied:
-        return f"stays: it is a delete file that applies to {applied} data files, and goes once none is left"
-    return "stays until it ages or remove-dangling-deletes is set: it is a delete file that applies to no data file"
+def _of_others(request: PlanRequest, location: str) -> str:
+    request = attrs.evolve(request, options={}, where=None)
+    return find_file(request, location) or why_orphan(request, location)

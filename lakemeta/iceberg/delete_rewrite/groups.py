@@ -6,7 +6,7 @@ order; the engine packs partitions of two specs that look the same together, and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
@@ -20,7 +20,7 @@ from lakemeta.iceberg.rows.row_account import check_entry
 from lakemeta.plan_operations import Rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lakemeta.iceberg.manifests.entries import DataFile, ManifestEntry
     from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions
@@ -69,16 +69,40 @@ def plan_groups(
 
     Of a table of version 3 there are none if all of its position deletes are deletion vectors.
     """
-    found = [entry for entry in entries if entry.data_file.content == FileContent.POSITION_DELETES]
+    found = _position_deletes(entries)
     if metadata.format_version >= 3 and all(entry.data_file.is_deletion_vector for entry in found):
         return []
     partitions: dict[PartitionKey, list[ManifestEntry]] = {}
     for entry in found:
-        if options.rewrite_all or wrong_size(content_size(entry.data_file), options):
+        if options.rewrite_all or _wrong(entry, options):
             check_readable(entry.data_file)
             partitions.setdefault(partition_of(entry.data_file), []).append(entry)
     groups = [group for files in partitions.values() for group in _pack(files, options)]
     return _in_order(groups, options.rewrite_job_order)
+
+
+DeleteReason = Literal["only vectors", "rewrite all", "too small", "too large", "good size", "poor group"]
+
+
+def judge(
+    metadata: TableMetadata, entries: Sequence[ManifestEntry], entry: ManifestEntry, options: RewriteOptions
+) -> tuple[DeleteGroup | None, DeleteReason]:
+    """What ``plan_groups`` does with one of ``entries``: the group that takes it, if any, and why."""
+    groups = plan_groups(metadata, entries, options)
+    group = next((group for group in groups if any(one is entry for one in group.entries)), None)
+    reason: DeleteReason = _wrong(entry, options) or ("rewrite all" if options.rewrite_all else "good size")
+    if group is None and reason != "good size":
+        vectors = all(one.data_file.is_deletion_vector for one in _position_deletes(entries))
+        reason = "only vectors" if metadata.format_version >= 3 and vectors else "poor group"
+    return group, reason
+
+
+def _position_deletes(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    return [entry for entry in entries if entry.data_file.content == FileContent.POSITION_DELETES]
+
+
+def _wrong(entry: ManifestEntry, options: RewriteOptions) -> Literal["too small", "too large"] | None:
+    return wrong_size(content_size(entry.data_file), options)
 
 
 def check_readable(file: DataFile) -> None:

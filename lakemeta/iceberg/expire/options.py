@@ -21,16 +21,17 @@ _LEVELS: Final[Mapping[str, Level]] = {
     "metadata_only": "metadata",
     "all": "all",
 }
-KNOWN: Final = (
-    "older_than",
-    "retain_last",
-    "max_concurrent_deletes",
-    "stream_results",
-    "snapshot_ids",
-    "clean_expired_metadata",
-    "cleanup-level",
-    "lakemeta.keep-flink-snapshots",
-    FOREIGN,
+OPTIONS: Final = frozenset(
+    {
+        "older_than",
+        "retain_last",
+        "max_concurrent_deletes",
+        "stream_results",
+        "snapshot_ids",
+        "clean_expired_metadata",
+        "cleanup-level",
+        "lakemeta.keep-flink-snapshots",
+    }
 )
 
 
@@ -57,7 +58,7 @@ class ExpireOptions:
         ``max_concurrent_deletes`` and ``stream_results`` are checked and change nothing. Raises OptionError, in
         Iceberg's words where it has any.
         """
-        reject_unknown(options, KNOWN)
+        reject_unknown(options, sorted({*OPTIONS, FOREIGN}))
         retain_last = small(options, "retain_last", None)
         least = f"Number of snapshots to retain must be at least 1, cannot be: {retain_last}"
         check(retain_last is None or retain_last >= 1, least)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.expire.options import ExpireOptions
-from lakemeta.iceberg.expire.planner import files_of, goes, pinned_snapshots
+from lakemeta.iceberg.expire.planner import EXPIRE_SNAPSHOTS, files_of, goes, pinned_snapshots
 from lakemeta.iceberg.expire.retention import NAMED, TOO_OLD, UNREACHABLE, decide
 from lakemeta.iceberg.expire.unreferenced import Retained
 from lakemeta.iceberg.manifests.store import StoredManifests
@@ -43,6 +43,16 @@ def why_snapshot(request: PlanRequest, snapshot_id: int) -> str:
 
 def why_file(request: PlanRequest, location: str) -> str:
     """The end of a sentence on a file, given by its location. Raises OptionError if no snapshot names it."""
+    found = find_file(request, location)
+    if found is None:
+        where = f"no snapshot of {request.place.url} names {location}"
+        raise OptionError(f"{where}; ask --service remove-orphan-files about such a file")
+    return found
+
+
+def find_file(request: PlanRequest, location: str) -> str | None:
+    """The same, and None if no snapshot names the file."""
+    request.refuse_where(EXPIRE_SNAPSHOTS)
     metadata, retention, options = _decided(request)
     key = file_key(location)
     gone = next((f for f in _files(request, metadata, retention) if file_key(f.location) == key), None)
@@ -52,8 +62,7 @@ def why_file(request: PlanRequest, location: str) -> str:
         return f"stays, though no snapshot that stays names it: cleanup-level is {options.level}"
     holder = _holder(request, metadata, retention, key)
     if holder is None:
-        where = f"no snapshot of {request.place.url} names {location}"
-        raise OptionError(f"{where}; remove-orphan-files looks for such files")
+        return None
     return f"stays: snapshot {holder} names it, which stays: {retention.kept[holder]}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 REWRITE_MANIFESTS: Final = "rewrite-manifests"
 
 
+Kept = Literal["there are none", "there is no other", "no gain"]
+
+
 @attrs.frozen
-class _Found:
+class Found:
     """Manifests of one spec and content that are to be replaced, and what a query opens before and after that."""
 
     spec_id: int
@@ -59,7 +62,7 @@ def plan_rewrite_manifests(request: PlanRequest) -> Plan:
         group
         for content in ManifestContent
         for spec_id in options.spec_ids
-        if (group := _find(spec_id, content, listed, options, metadata, stored)) is not None
+        if isinstance(group := judge(spec_id, content, listed, options, metadata, stored), Found)
     ]
     facts = {
         "snapshot_id": id_of(head),
@@ -78,21 +81,22 @@ def plan_rewrite_manifests(request: PlanRequest) -> Plan:
     return Plan(header, [_operation(group, metadata) for group in found])
 
 
-def _find(
+def judge(
     spec_id: int,
     content: ManifestContent,
     listed: Sequence[ManifestFile],
     options: ManifestOptions,
     metadata: TableMetadata,
     stored: StoredManifests,
-) -> _Found | None:
+) -> Found | Kept:
+    """What a plan does with the manifests of one spec and content: how they are replaced, or why they stay."""
     manifests = [m for m in listed if m.content == content and m.partition_spec_id == spec_id]
     if not manifests:
-        return None
+        return "there are none"
     refuse_uncounted(manifests)
     clustering = Clustering.of(manifests, metadata.specs_by_id[spec_id], options.sort_by, options.target_size_bytes)
     if clustering.wanted == 1 and len(manifests) == 1:
-        return None
+        return "there is no other"
     read = stored.stream(manifests, frozenset())  # also without partitions: a line may count what is not there
     partitions = [entry.data_file.partition for entries in read for entry in entries if entry.is_live]
     outputs, types = clustering.outputs(partitions), metadata.partition_types(spec_id)
@@ -100,8 +104,8 @@ def _find(
     before = Opened.count([m.partitions for m in manifests], types, counted)
     after = Opened.count([summarise(types, [partitions[at] for at in found]) for found in outputs], types, counted)
     if options.only_if_gained and not before.is_gain(after):
-        return None
-    return _Found(spec_id, content, tuple(manifests), len(outputs), before, after)
+        return "no gain"
+    return Found(spec_id, content, tuple(manifests), len(outputs), before, after)
 
 
 def refuse_uncounted(manifests: Sequence[ManifestFile]) -> None:
@@ -111,7 +115,7 @@ def refuse_uncounted(manifests: Sequence[ManifestFile]) -> None:
             raise UnsupportedFeatureError(f"No file counts in manifest: {manifest.manifest_path}; nothing was done")
 
 
-def _operation(group: _Found, metadata: TableMetadata) -> RewriteManifests:
+def _operation(group: Found, metadata: TableMetadata) -> RewriteManifests:
     return RewriteManifests(
         spec_id=group.spec_id,
         content=group.content.name.lower(),

@@ -206,7 +206,7 @@ def _pack(tasks: Sequence[FileScanTask], options: RewriteOptions) -> list[list[F
     return [g for g in groups if options.rewrite_all or _is_worth_it(g, options)]
 
 
-def wrong_size(size: int, options: RewriteOptions) -> Reason | None:
+def wrong_size(size: int, options: RewriteOptions) -> Literal["too small", "too large"] | None:
     """What is wrong with a file of ``size`` bytes, None if nothing is."""
     if size < options.min_file_size_bytes:
         return "too small"
@@ -225,9 +225,9 @@ def is_enough(files: int, size: int, options: RewriteOptions) -> bool:
 
 def _candidate_reason(task: FileScanTask, options: RewriteOptions) -> Reason | None:
     """Why a file may be rewritten, whatever its group; None if it may not."""
-    reason = wrong_size(task.length, options)
-    if reason is not None:
-        return reason
+    wrong = wrong_size(task.length, options)
+    if wrong is not None:
+        return wrong
     if options.rewrite_all:
         return "rewrite all"
     return "many deletes" if _has_many_deletes(task, options) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
@@ -28,6 +28,24 @@ Reason = Literal[
     "alone in partition",
     "alone in bin",
 ]
+
+
+SENTENCES: Final[Mapping[Reason, str]] = {
+    "too small": "its {bytes} bytes are below min-file-size-bytes ({least})",
+    "too large": "its {bytes} bytes are above max-file-size-bytes ({most})",
+    "rewrite all": "rewrite-all is set",
+    "many deletes": "{deletes} delete files apply to it",
+    "good size": "its {bytes} bytes lie from {least} to {most}, and few deletes apply to it",
+    "poor group": (
+        "its {bytes} bytes are outside {least} to {most}, but its group has too few files or bytes "
+        "(min-input-files is {min_input_files})"
+    ),
+    "limit reached": "the files that are rewritten before it reach max-files-to-rewrite ({max_files})",
+    "cut": "its {bytes} bytes are cut into {bins} bins of target-file-size-bytes ({target})",
+    "combined": "its {bytes} bytes are combined with other files in a bin of target-file-size-bytes ({target})",
+    "alone in partition": "it is the only file of its partition",
+    "alone in bin": "its {bytes} bytes have a bin of target-file-size-bytes ({target}) to themselves",
+}
 
 
 @attrs.frozen(slots=True, hash=False)

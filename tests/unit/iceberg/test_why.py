@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from support.iceberg_checker import TableState
@@ -93,10 +94,68 @@ def test_why_of_the_older_planner(small, options, where, sentence):
         assert ("would be rewritten" in told) == (file.file_path.removeprefix(small.root + "/") in taken)
 
 
-def test_why_of_delete_files_and_strangers(small):
-    """A delete file is said to be one; a file that the snapshot does not list is refused."""
-    small.delete_positions(small.data_files()[0], [1])
-    (delete,) = state(small).paths(1)
-    assert "applies to 1 data files" in opened(small).why(delete)
-    with pytest.raises(OptionError, match=r"no snapshot of .* names .*; remove-orphan-files looks for such files"):
-        opened(small).why("data/stranger.parquet")
+def test_why_of_strangers(small):
+    """What nothing names is for remove-orphan-files, and what is not there is refused."""
+    Path(small.root, "data", "stranger.parquet").write_bytes(b"x")
+    assert "stays: it was changed 20" in opened(small).why("data/stranger.parquet")
+    with pytest.raises(OptionError, match=r"there is no file .*/data/nothing.parquet, and nothing in .* names one"):
+        opened(small).why("data/nothing.parquet")
+    with pytest.raises(OptionError, match="compute-table-stats says nothing of single files; known are convert-"):
+        opened(small).why("data/stranger.parquet", service="compute-table-stats")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("options", [{}, {"min-input-files": "2"}, ALL])
+def test_why_of_position_deletes(tmp_path, version, options):
+    """As the plan has it: taken with its group, or left for the reason that the planner has."""
+    small = create_table(LocalStorage(), str(tmp_path / "t"), version=version, partitioned=True)
+    small.append([(1, "a", 0.5), (2, "a", 0.5)], [(5, "b", 1.5)])
+    first, second = small.data_files()
+    deletes = [small.delete_positions(file, [at]) for file, at in ((first, 0), (first, 1), (second, 0))]
+    assert len(deletes) == len(state(small).paths(1)) == 3
+    table, service = opened(small), "rewrite-position-deletes"
+    taken = {path for op in table.plan(service, options).operations for path in op.inputs}
+    for path in state(small).paths(1):
+        for sentence in (table.why(path, options), table.why(path, options, service=service)):
+            assert ("would be rewritten" in sentence) == (path.removeprefix(small.root + "/") in taken), sentence
+        assert "it applies to 1 data file, and goes once none is left" in table.why(path, options)
+        assert "stays: it applies to 1 data file" in table.why(path, service="remove-dangling-deletes")
+        assert "stays: it holds position deletes already" in table.why(path, service="convert-equality-deletes")
+    if not taken:
+        assert "too few files or bytes (min-input-files is 5)" in sentence
+    assert "cannot match" in table.why(path, options, "p = 'z'", service=service)
+
+
+def test_why_of_equality_deletes(small):
+    """Converted while it applies to a data file; taken out of the table by either service once it does not."""
+    small.delete_ids(5, partition=("b",))
+    (path,) = state(small).paths(2)
+    table = opened(small)
+    told = table.why(path)
+    assert "would be converted: it becomes position deletes (convert-equality-deletes); it applies to 3" in told
+    assert "stays: it holds equality deletes" in table.why(path, service="rewrite-position-deletes")
+    assert "stays: its partition cannot match" in table.why(path, {}, "p = 'a'", service="convert-equality-deletes")
+    small.remove(*[file for file in small.data_files() if file.partition == ("b",)])
+    assert "it applies to no data file, so remove-dangling-deletes takes it out of the table" in table.why(path)
+    told = table.why(path, service="remove-dangling-deletes")
+    assert "would be taken out of the table: it applies to no data file" in told
+    with pytest.raises(OptionError, match="is no delete file of the branch main"):
+        table.why(small.data_files()[0].file_path, service="remove-dangling-deletes")
+
+
+def test_why_of_manifests(small):
+    """Taken with those of its spec and content, or left as the only one, or where nothing is gained."""
+    table = opened(small)
+    (path, *others) = [manifest["manifest_path"] for manifest in state(small).manifests]
+    assert len(others) == 2
+    told = table.why(path)
+    assert re.search(r"would be rewritten: 3 data manifests of partition spec 0, of \d+ bytes, become 1 of about", told)
+    kept = table.why(path, {"lakemeta.only-if-gained": "true"})
+    taken = bool(table.plan("rewrite-manifests", {"lakemeta.only-if-gained": "true"}).operations)
+    assert ("would be rewritten" in kept) == taken
+    table.apply(table.plan("rewrite-manifests"))
+    assert "would be deleted" in table.why(path, {"older_than": "2100-01-01", "retain_last": "1"})
+    (path,) = [manifest["manifest_path"] for manifest in state(small).manifests]
+    assert "stays: it is the only manifest of its partition spec" in table.why(path)
+    with pytest.raises(OptionError, match="is no manifest of the current snapshot"):
+        table.why(small.data_files()[0].file_path, service="rewrite-manifests")

@@ -60,7 +60,7 @@ def test_files(root):
         assert f"stays: snapshot {state.snapshot['snapshot-id']} names it, which stays: the branch main" in why(
             root, path
         )
-    with pytest.raises(OptionError, match="remove-orphan-files looks for such files"):
+    with pytest.raises(OptionError, match="ask --service remove-orphan-files about such a file"):
         why(root, "data/nothing.parquet")
 
 
