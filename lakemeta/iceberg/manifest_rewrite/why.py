@@ -40,9 +40,10 @@ def why_manifest(request: PlanRequest, location: str) -> str:
     judged = judge(spec_id, manifest.content, listed, options, metadata, stored)
     if not isinstance(judged, Found):
         return f"stays: {_REASONS[judged]}"
-    size, kind = sum(m.manifest_length for m in judged.manifests), manifest.content.name.lower()
+    manifests = count_of(len(judged.manifests), f"{manifest.content.name.lower()} manifest")
+    size = sum(one.manifest_length for one in judged.manifests)
     return (
-        f"would be rewritten: {count_of(len(judged.manifests), f'{kind} manifest')} of partition spec {spec_id}, of "
-        f"{size} bytes, become {judged.expected_outputs} of about {options.target_size_bytes} bytes; a query of one partition opens {judged.before.describe()}, and then "
-        f"{judged.after.describe()}"
+        f"would be rewritten: {manifests} of partition spec {spec_id}, of {size} bytes, become "
+        f"{judged.expected_outputs} of about {options.target_size_bytes} bytes; a query of one partition opens "
+        f"{judged.before.describe()}, and then {judged.after.describe()}"
     )
