@@ -27,10 +27,16 @@ ALL = {"older_than": NOW.isoformat()}
 
 
 def build(root: Path, **properties: str) -> SmallTable:
-    """Files added, removed and replaced, position and equality deletes, statistics, a tag and a branch."""
+    """A table on the local disk, filled as :func:`fill` does."""
     table = create_table(
         LocalStorage(), str(root), partitioned=True, properties={"history.expire.x": "0", **properties}
     )
+    fill(table)
+    return table
+
+
+def fill(table: SmallTable) -> None:
+    """Files added, removed and replaced, position and equality deletes, statistics, a tag and a branch."""
     table.append([(1, "a", 0.5), (2, "a", 0.5)], [(3, "b", 0.5)])
     first = table.head
     table.append([(4, "a", 0.5)])
@@ -44,7 +50,6 @@ def build(root: Path, **properties: str) -> SmallTable:
     table.append([(7, "b", 0.5)], branch="side")
     table.append([(8, "b", 0.5)])
     table.overwrite(table.data_files()[0], [(10, "b", 9.5)])
-    return table
 
 
 def set_refs(table: SmallTable, **refs: SnapshotRef) -> None:

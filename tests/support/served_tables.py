@@ -32,20 +32,25 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def served_table(root: Path, version: int = 2) -> SmallTable:
-    """Appends to two partitions, a row updated, both kinds of deletes, a delete and a file too many."""
+    """A table on the local disk, filled as :func:`fill` does, with a file too many."""
     table = create_table(LocalStorage(), str(root), version=version, partitioned=True)
-    for start in (0, 10, 20):
-        table.append([(start + i, "a", 0.5) for i in range(3)], [(start + i, "b", 1.5) for i in range(3, 6)])
-    table.overwrite(table.data_files()[0], [(20, "a", 9.5), (21, "a", 0.5)])
-    if version < 3:
-        table.delete_positions(table.data_files()[1], [1])
-        table.delete_positions(table.data_files()[1], [0])
-    table.delete_ids(10, partition=("a",))
-    table.delete_ids(10, partition=("c",))
+    fill(table)
     orphan = Path(root, "data", "orphan.parquet")
     orphan.write_bytes(b"left")
     os.utime(orphan, (1.0, 1.0))
     return table
+
+
+def fill(table: SmallTable) -> None:
+    """Appends to two partitions, a row updated, both kinds of deletes, one of them too many."""
+    for start in (0, 10, 20):
+        table.append([(start + i, "a", 0.5) for i in range(3)], [(start + i, "b", 1.5) for i in range(3, 6)])
+    table.overwrite(table.data_files()[0], [(20, "a", 9.5), (21, "a", 0.5)])
+    if table.metadata.format_version < 3:
+        table.delete_positions(table.data_files()[1], [1])
+        table.delete_positions(table.data_files()[1], [0])
+    table.delete_ids(10, partition=("a",))
+    table.delete_ids(10, partition=("c",))
 
 
 def served(table: IcebergTable) -> Iterator[tuple[str, Plan]]:
