@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, StalePlanError
+from lakemeta.paths import same_store, split_scheme
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from lakemeta.hudi.files.place import Place
     from lakemeta.plan import Plan
     from lakemeta.plan_operations import Operation
+
+
+def _same_place(place: Place, table: str) -> bool:
+    return open_storage(table)[1] == place.root and same_store(place.storage.scheme, split_scheme(table)[0])
 
 
 def refuse_foreign(
@@ -25,7 +30,7 @@ def refuse_foreign(
     header = plan.header
     if header.plan != kind:
         raise StalePlanError(f"this is a {header.plan} plan, not a {kind} plan; nothing was done")
-    if open_storage(header.table)[1] != place.root:
+    if not _same_place(place, header.table):
         raise StalePlanError(f"this plan is for {header.table}, not for {place.url}; nothing was done")
     missing = [fact for fact in needed if fact not in header.facts]
     if missing:

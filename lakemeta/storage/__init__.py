@@ -6,7 +6,7 @@ import os.path
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
-from lakemeta.paths import is_text, split_scheme
+from lakemeta.paths import is_hdfs, is_text, split_scheme
 from lakemeta.storage.contract import Entry, Storage
 from lakemeta.storage.local import LocalStorage
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
 
 # Their URLs name a machine, which is no part of the path, so paths in metadata could not be compared.
-_HOST_SCHEMES = frozenset({"abfs", "abfss", "ftp", "hdfs", "http", "https", "sftp", "smb", "ssh", "webhdfs"})
+_HOST_SCHEMES = frozenset({"abfs", "abfss", "ftp", "http", "https", "sftp", "smb", "ssh"})
 
 
 def open_storage(
@@ -53,6 +53,10 @@ def open_storage(
 def _remote(scheme: str, options: dict[str, str], renewal: Renewal | None) -> Storage:
     if scheme in _HOST_SCHEMES:
         raise UnsupportedFeatureError(f"{scheme}:// is not supported; use s3:// or a mounted directory")
+    if is_hdfs(scheme):
+        from lakemeta.storage.hdfs_options import hdfs_storage
+
+        return hdfs_storage(scheme, options)
     if scheme == "s3":
         from lakemeta.storage.s3 import s3_storage
 

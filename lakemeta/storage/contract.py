@@ -29,6 +29,7 @@ and such a path.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 
@@ -59,6 +60,19 @@ class Entry:
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
+
+
+TEMPORARY_SUFFIX = ".lakemeta-tmp"
+
+
+def is_side_file(name: str) -> bool:
+    """True for the name of a file that is never listed: a checksum file, or what a crash left of a file of ours."""
+    return name.startswith(".") and name.endswith((".crc", TEMPORARY_SUFFIX))
+
+
+def temporary_name() -> str:
+    """A new name for a file that is not whole yet."""
+    return f".{secrets.token_hex(16)}{TEMPORARY_SUFFIX}"
 
 
 def is_checksum_file(name: str) -> bool:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import secrets
 import shutil
 import stat
 from pathlib import Path
@@ -13,13 +12,12 @@ import attrs
 
 from lakemeta.errors import PathExistsError, StorageError, UnsupportedFeatureError
 from lakemeta.report import Outcome
-from lakemeta.storage.contract import Entry, is_checksum_file
+from lakemeta.storage.contract import Entry, is_side_file, temporary_name
 from lakemeta.storage.failure import reason, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TEMPORARY_SUFFIX = ".lakemeta-tmp"
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})  # no file has a name that is too long
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
@@ -183,7 +181,7 @@ def _scan(path: str, *, links: bool) -> list[Entry]:
             if not entry.is_file(follow_symlinks=False) and _is_directory(entry):
                 if links or not entry.is_symlink():
                     found.append(Entry(entry.path, 0, 0, is_dir=True, is_link=entry.is_symlink()))
-            elif not _is_side_file(entry.name):
+            elif not is_side_file(entry.name):
                 try:
                     facts = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
@@ -208,10 +206,6 @@ def _scan_if_there(path: str) -> list[Entry]:
             return _scan(path, links=False)
         except FileNotFoundError:
             return []  # removed since its parent was read, with everything in it
-
-
-def _is_side_file(name: str) -> bool:
-    return name[0] == "." and (is_checksum_file(name) or name.endswith(TEMPORARY_SUFFIX))
 
 
 def _exists(path: str) -> bool:
@@ -254,7 +248,7 @@ def _make_parent(path: str) -> None:
 def _write_temporary(path: str, data: bytes) -> str:
     """Write and sync ``data`` beside ``path``, under a name of its own."""
     _make_parent(path)
-    temporary = f"{path.rpartition('/')[0]}/.{secrets.token_hex(16)}{TEMPORARY_SUFFIX}"
+    temporary = f"{path.rpartition('/')[0]}/{temporary_name()}"
     try:
         with _DurableFile(temporary, "xb") as file, io.BufferedWriter(file) as writer:
             writer.write(data)

@@ -12,7 +12,7 @@ from contract.storage_contract import StorageContract, put
 
 from lakemeta.errors import PathExistsError, PathNotFoundError, StorageError, UnsupportedFeatureError
 from lakemeta.storage import LocalStorage, Storage, local, open_storage
-from lakemeta.storage.local import TEMPORARY_SUFFIX
+from lakemeta.storage.contract import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

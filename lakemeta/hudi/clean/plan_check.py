@@ -28,7 +28,7 @@ from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline.instants import is_instant
 from lakemeta.hudi.view.listing import list_partition, other_table
 from lakemeta.hudi.view.named_files import NamedFiles
-from lakemeta.paths import inside
+from lakemeta.paths import base_of, inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, exec
 
     Raises CorruptMetadataError or UnsupportedFeatureError, with nothing done, if one may not.
     """
-    checked = check_names(root, plan, state)
+    checked = check_names(door, root, plan, state)
     door.check_files(path for listed in checked.values() for path in listed)
     for partition in filter(None, plan.partitions_to_delete or ()):
         door.check_directory(f"{root}/{partition}")
@@ -93,14 +93,15 @@ def _judge(door: Door, root: str, context: CleanContext, batch: Sequence[_Planne
             yield partition, name, why
 
 
-def check_names(root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
+def check_names(door: Door, root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:
     """As :func:`check_plan`, by what names files alone: of a plan that was judged a moment ago."""
     named = NamedFiles.of("the clean plan", root, state.savepoints, state.needed, _INSTEAD)
+    base = base_of(door.storage.scheme, root)
     checked: dict[str, list[str]] = {}
     for partition, files in plan.files.items():
         folder = named.folder(partition)
         for file in files:
-            path = inside(root, file.path)
+            path = inside(base, file.path)
             if file.is_bootstrap_base:
                 raise UnsupportedFeatureError(
                     f"the clean plan deletes the bootstrap base file {path}; run it with Hudi"

@@ -80,14 +80,14 @@ def why(place: Place, file: str, options: CleanOptions, now: datetime, executor:
 
 def _relative(place: Place, file: str) -> str:
     if file.startswith("/") or split_scheme(file)[0]:
-        return relative(place.root, file)
-    return relative(place.root, f"{place.root}/{file}")
+        return relative(place.base, file)
+    return relative(place.base, f"{place.root}/{file}")
 
 
 def _pending_clean(place: Place, state: TableState, executor: Executor, partition: str, path: str) -> str | None:
     reader = InstantReader(place.storage, f"{place.root}/{state.config.timeline_folder}", executor)
     for instant, plan in reader.decode(requested_files(state.timeline, "clean"), decode_cleaner_plan):
-        paths = {relative(place.root, file.path) for file in plan.files.get(partition, ())}
+        paths = {relative(place.base, file.path) for file in plan.files.get(partition, ())}
         if path in paths or partition in (plan.partitions_to_delete or ()):
             return instant
     return None

@@ -168,7 +168,7 @@ def _refuse_unknown(unknown: set[str], state: TableState) -> None:
 def _refuse_different(place: Place, plan: Plan, write: FailedWrite) -> None:
     planned = {op.path for op in plan.deletes() if op.by == write.instant}
     start = len(place.root) + 1
-    now = {path[start:] for _, _, path in write.deletes(place.root)}
+    now = {path[start:] for _, _, path in write.deletes()}
     blocks = [row[1:] for row in plan.header.facts["rollback_blocks"] if row[0] == write.instant]
     if write.instant not in plan.header.facts["failed_writes"]:
         raise StalePlanError(f"a rollback of {write.instant} was begun since the plan; plan again")

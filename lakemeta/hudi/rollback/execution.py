@@ -114,7 +114,7 @@ def _execute(
 ) -> RolledBack:
     writer.inflight(rollback, b"")
     started = perf_counter()
-    deletes = list(write.deletes(writer.root))
+    deletes = list(write.deletes())
     door, paths = data_door(writer.storage, writer.root), [path for _, _, path in deletes]
     outcomes = tuple(executor.map_batches(door.delete_files, paths, batch_size=_DELETE_BATCH))
     blocks = _append_blocks(writer, write, rollback.requested)
@@ -131,7 +131,7 @@ def rollback_metadata(place: Place, write: FailedWrite, done: RolledBack) -> dic
     """The fields of ``HoodieRollbackMetadata`` for an executed rollback."""
     by_path = {outcome.path: outcome for outcome in done.outcomes}
     partitions = {request.partition: _empty(request.partition) for request in write.plan.requests}
-    for partition, named, path in write.deletes(place.root):
+    for partition, named, path in write.deletes():
         field = "successDeleteFiles" if by_path[path].done else "failedDeleteFiles"
         partitions[partition][field].append(named)
     for partition, files in done.blocks.items():

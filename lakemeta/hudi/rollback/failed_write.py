@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class FailedWrite:
-    """A write to undo: how, by which rollback if one was begun, and all files (store path -> bytes) near it."""
+    """A write to undo: how, by which rollback if one was begun, and all files (store path -> bytes) near it.
 
+    ``base`` is what paths in the plan of its rollback are compared with.
+    """
+
+    base: str
     plan: RollbackPlan
     rollback: Instant | None
     sizes: Mapping[str, int]
@@ -28,11 +32,11 @@ class FailedWrite:
         """The requested time of the write."""
         return self.plan.instant
 
-    def deletes(self, root: str) -> Iterator[tuple[str, str, str]]:
+    def deletes(self) -> Iterator[tuple[str, str, str]]:
         """The partition, the path as the rollback names it and the store path of every file that goes."""
         for request in self.plan.requests:
             for file in request.files:
-                yield request.partition, file, inside(root, file)
+                yield request.partition, file, inside(self.base, file)
 
     def blocks(self) -> list[tuple[str, str, str]]:
         """The slices that get a rollback block: partition, file id, instant of the slice."""

@@ -66,7 +66,7 @@ def _check_paths(root: str, write: FailedWrite, state: TableState) -> None:
     folders = {
         partition: named.folder(partition) for partition in {request.partition for request in write.plan.requests}
     }
-    for partition, _, path in write.deletes(root):
+    for partition, _, path in write.deletes():
         if named.file(partition, folders[partition], path).instant != write.instant:
             raise CorruptMetadataError(f"{named.what} deletes {path}, a file of another write; nothing was done")
     for request in write.plan.requests:
@@ -81,7 +81,7 @@ def _check_blocks(root: str, write: FailedWrite, request: RollbackRequest, state
             "does not have; nothing was done"
         )
     for named in request.log_blocks:
-        path = _undone_file(root, request, named)
+        path = _undone_file(root, write.base, request, named)
         if path != root and not _is_log_of(request, path, root):
             raise CorruptMetadataError(
                 f"the rollback of {write.instant} undoes blocks of {path}, which is no log file of the slice at "
@@ -89,17 +89,17 @@ def _check_blocks(root: str, write: FailedWrite, request: RollbackRequest, state
             )
 
 
-def _undone_file(root: str, request: RollbackRequest, named: str) -> str:
+def _undone_file(root: str, base: str, request: RollbackRequest, named: str) -> str:
     """The store path of what is given by its name, by its path in the table or by all of its path."""
     if "/" not in named:
         return f"{request.folder(root)}/{named}"
     whole = named.startswith(("/", "file:")) or "://" in named
-    return inside(root, f"{named if whole else f'{root}/{named}'}/.x").removesuffix("/.x")
+    return inside(base, f"{named if whole else f'{root}/{named}'}/.x").removesuffix("/.x")
 
 
 def _check_doors(place: Place, write: FailedWrite) -> None:
     """Refuse what the doors would refuse once the rollback is requested, partitions behind links, and other tables."""
-    data_door(place.storage, place.root).check_files(path for _, _, path in write.deletes(place.root))
+    data_door(place.storage, place.root).check_files(path for _, _, path in write.deletes())
     appends = (request.block_file(place.root, 1) for request in write.plan.requests if request.log_blocks)
     block_door(place.storage, place.root).check_files(appends)
     for partition in sorted({request.partition for request in write.plan.requests}):
@@ -112,7 +112,7 @@ def _check_doors(place: Place, write: FailedWrite) -> None:
 
 def _check_undone(place: Place, write: FailedWrite) -> None:
     """Refuse what is left to do for a write that is gone from the timeline and counts as archived (rule 3)."""
-    left = next((path for _, _, path in write.deletes(place.root) if path in write.sizes), None)
+    left = next((path for _, _, path in write.deletes() if path in write.sizes), None)
     for request in write.plan.requests if left is None else ():
         logs = sorted(path for path in write.sizes if request.log_blocks and _is_log_of(request, path, place.root))
         if logs and not any(_undoes(place, path, write.instant) for path in logs):

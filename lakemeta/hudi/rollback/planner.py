@@ -165,14 +165,14 @@ def failed_write(
         target = next(i for i in pending_writes(state.timeline, state.clusterings) if i.requested == instant)
         requests, listed = _requests(place, state, options, target, executor)
         plan = RollbackPlan(instant, target.action, requests)
-    write = FailedWrite(plan, rollback, _sizes(place.root, listed))
+    write = FailedWrite(place.base, plan, rollback, _sizes(place.root, listed))
     check_write(place, write, state)
     return write
 
 
 def engine_base(place: Place) -> str:
     """The table root in rollback plans: without scheme on a local disk, the URL as given elsewhere."""
-    return place.root if place.storage.scheme == "file" else place.url
+    return place.root if place.storage.scheme == "file" else place.engine_url(place.root)
 
 
 def _requests(
@@ -267,7 +267,7 @@ def _sizes(root: str, listed: _Listed) -> dict[str, int]:
 
 def _operations(place: Place, write: FailedWrite, *, explain: bool) -> Iterator[Operation]:
     start = len(place.root) + 1
-    for partition, _, path in write.deletes(place.root):
+    for partition, _, path in write.deletes():
         yield Delete(partition, path[start:], write.sizes.get(path, 0), FAILED_WRITE, write.instant)
     for request in write.plan.requests if explain else ():
         for name in request.log_blocks:

@@ -41,7 +41,7 @@ from lakemeta.hudi.files.doors import lock_door
 from lakemeta.hudi.files.layout import LOCK_FILE, STORAGE_LOCK_FILE
 from lakemeta.json_text import parse_json
 from lakemeta.moments import epoch_ms
-from lakemeta.paths import split_scheme
+from lakemeta.paths import same_store, split_scheme
 from lakemeta.storage.contract import ConditionalStorage
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _lock_path(place: Place, options: CleanOptions) -> str:
     if not options.lock_path:
         return f"{place.root}/{LOCK_FILE}"
     scheme, path = split_scheme(options.lock_path.rstrip("/"))
-    if scheme not in ("", place.storage.scheme) or (not scheme and place.storage.scheme != "file"):
+    if not same_store(place.storage.scheme, scheme):
         raise OptionError(
             f"hoodie.write.lock.filesystem.path={options.lock_path} lies in another store than the table {place.url}"
         )

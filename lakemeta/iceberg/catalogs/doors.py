@@ -24,7 +24,7 @@ from lakemeta.deletion import Door
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.iceberg.write.settings import data_root, name_pattern
-from lakemeta.paths import ROOTED_SCHEMES
+from lakemeta.paths import is_rooted
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.catalogs.operations import TableOperations
@@ -78,7 +78,7 @@ def _path(storage: Storage, location: str) -> str | None:
         path = store_path(storage.scheme, location)
     except (CorruptMetadataError, UnsupportedFeatureError):
         return None
-    return re.sub("/{2,}", "/", path) if storage.scheme in ROOTED_SCHEMES else path
+    return re.sub("/{2,}", "/", path) if is_rooted(storage.scheme) else path
 
 
 def metadata_door(storage: Storage, folder: str) -> Door:

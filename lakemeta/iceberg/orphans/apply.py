@@ -31,7 +31,7 @@ from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
 from lakemeta.iceberg.service.neighbours import metadata_directory
 from lakemeta.iceberg.service.plans import open_plan
 from lakemeta.iceberg.spec.properties import check_gc
-from lakemeta.paths import ROOTED_SCHEMES
+from lakemeta.paths import is_rooted
 from lakemeta.plan_operations import Delete
 from lakemeta.report import Outcome, Report, count
 from lakemeta.words import count_of
@@ -176,7 +176,7 @@ class _Removal:
         """The store paths of those files that the table names, and that nothing read before did."""
         if self.references.knows(loaded):
             return set()
-        with Join.opened(self.options.rules, rooted=self.storage.scheme in ROOTED_SCHEMES) as join:
+        with Join.opened(self.options.rules, rooted=is_rooted(self.storage.scheme)) as join:
             for root in self.roots:
                 own = [file for file in files if file.root is root]
                 join.add_listed(root, self.storage.scheme, [f.path for f in own], [f.size for f in own])

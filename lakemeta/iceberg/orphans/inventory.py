@@ -34,7 +34,7 @@ from lakemeta.iceberg.orphans.uris import split_location
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.json_text import parse_json
 from lakemeta.moments import epoch_ms, utc_moment
-from lakemeta.paths import ROOTED_SCHEMES, is_text, split_scheme
+from lakemeta.paths import is_rooted, is_text, same_store, split_scheme
 from lakemeta.storage.local import LocalStorage
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _lies_below(storage: Storage, roots: Sequence[Root], location: str, *, by_ke
         path = store_path(storage.scheme, location)
     except LakemetaError:
         return False
-    if storage.scheme in ROOTED_SCHEMES:
+    if is_rooted(storage.scheme):
         path = split_location(path)[1]
     return is_text(path) and any(root.holds(path) for root in roots)
 
@@ -100,7 +100,7 @@ def _source(storage: Storage, inventory: str) -> Storage:
         scheme = split_scheme(inventory)[0]
     except ValueError as error:
         raise OptionError(f"'inventory' is set to {inventory} but that is no path or URL: {error}") from None
-    if scheme == storage.scheme:
+    if scheme and same_store(storage.scheme, scheme):
         return storage
     if scheme in ("", "file"):
         return LocalStorage()
@@ -142,7 +142,7 @@ def _manifest(source: Storage, path: str) -> Iterator[list[Row]]:
 
 def _beside(source: Storage, manifest: str, bucket: str, key: str) -> str:
     """Where a file of an S3 Inventory lies: in its bucket, or on disks below the manifest's directory or beside it."""
-    if source.scheme not in ROOTED_SCHEMES:
+    if not is_rooted(source.scheme):
         return f"{bucket}/{key}"
     folder, name = manifest.rpartition("/")[0], key.rpartition("/")[2]
     parent = folder.rpartition("/")[0]

@@ -23,7 +23,7 @@ from lakemeta.iceberg.orphans.options import UNRELATED
 from lakemeta.iceberg.service.arguments import FOREIGN
 from lakemeta.iceberg.service.neighbours import some
 from lakemeta.iceberg.spec.locations import store_path
-from lakemeta.paths import ROOTED_SCHEMES
+from lakemeta.paths import is_rooted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ def _path(storage: Storage, location: str) -> str | None:
         path = store_path(storage.scheme, location)
     except (CorruptMetadataError, UnsupportedFeatureError):
         return None
-    return storage.resolve(posixpath.normpath(path)) if storage.scheme in ROOTED_SCHEMES else path.rstrip("/")
+    return storage.resolve(posixpath.normpath(path)) if is_rooted(storage.scheme) else path.rstrip("/")
 
 
 def _holds(place: str, path: str) -> bool:

@@ -26,7 +26,7 @@ from lakemeta.iceberg.orphans.names import QUARANTINE
 from lakemeta.iceberg.orphans.uris import Prefix, split_location
 from lakemeta.iceberg.service.neighbours import METADATA
 from lakemeta.iceberg.spec.locations import store_path
-from lakemeta.paths import ROOTED_SCHEMES
+from lakemeta.paths import is_rooted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,10 @@ class Root:
     def prefix(self, scheme: str) -> Prefix:
         """The prefix of files in it, in a store of ``scheme``."""
         prefix = split_location(self.location)[0]
-        return prefix if prefix.scheme else Prefix(scheme, prefix.authority)
+        if prefix.scheme:
+            return prefix
+        name, _, clusters = scheme.partition("://")  # of HDFS alone, which may have several
+        return Prefix(name, prefix.authority or clusters.partition(",")[0] or None)
 
     def holds(self, path: str) -> bool:
         """True for the store path of a file or directory strictly below it."""
@@ -57,7 +60,7 @@ class Root:
 def root_at(storage: Storage, location: str, *, must_exist: bool = True) -> Root:
     """The directory at a location; raises as :func:`store_path`."""
     path = store_path(storage.scheme, location)
-    path = posixpath.normpath(path) if storage.scheme in ROOTED_SCHEMES else path.rstrip("/")
+    path = posixpath.normpath(path) if is_rooted(storage.scheme) else path.rstrip("/")
     return Root(location.rstrip("/") or location, path, must_exist)
 
 

@@ -25,7 +25,7 @@ from lakemeta.iceberg.orphans.others import refuse_others
 from lakemeta.iceberg.orphans.referenced import References
 from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
 from lakemeta.iceberg.service.neighbours import Neighbours, metadata_directory
-from lakemeta.paths import ROOTED_SCHEMES
+from lakemeta.paths import is_rooted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -72,7 +72,7 @@ class Search:
         Raises UnsupportedFeatureError if another table lies there, CatalogError if the catalog cannot say so,
         CorruptMetadataError if prefixes conflict or the metadata is damaged.
         """
-        rooted = self.storage.scheme in ROOTED_SCHEMES
+        rooted = is_rooted(self.storage.scheme)
         with Join.opened(self.options.rules, rooted=rooted) as join:
             counts, tables = self._list(metadata, join)
             uuids = unfinished_uuids(self.storage, metadata_directory(self.storage, metadata))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
-from lakemeta.paths import ROOTED_SCHEMES
+from lakemeta.paths import is_rooted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ def _split(location: str) -> tuple[Prefix, str]:
 
 
 def _is_rooted(scheme: str | None) -> bool:
-    return (scheme or "").lower() in ROOTED_SCHEMES
+    return is_rooted((scheme or "").lower())
 
 
 def _normal(path: str) -> str:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
-from lakemeta.paths import ROOTED_SCHEMES, split_scheme
+from lakemeta.paths import alias_advice, is_hdfs, is_rooted, same_store, split_scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,16 +22,18 @@ def store_path(scheme: str, location: str) -> str:
     another object then.
     """
     try:
-        found, path = split_scheme(location)
+        found, path = split_scheme(f"hdfs:{location}" if is_hdfs(scheme) and location.startswith("/") else location)
     except ValueError as error:
         raise CorruptMetadataError(f"the location {location!r} in the table's metadata is malformed: {error}") from None
-    if found == scheme or (not found and scheme in ROOTED_SCHEMES):
-        if scheme in ROOTED_SCHEMES and not path.startswith("/"):
+    if same_store(scheme, found) or (not found and is_rooted(scheme)):
+        if is_rooted(scheme) and not path.startswith("/"):
             raise CorruptMetadataError(f"the location {location!r} in the table's metadata is no full one")
-        if scheme not in ROOTED_SCHEMES and not {".", ".."}.isdisjoint(path.split("/")):
+        if (is_hdfs(scheme) or not is_rooted(scheme)) and not {".", ".."}.isdisjoint(path.split("/")):
             raise CorruptMetadataError(f"the location {location!r} in the table's metadata has . or .. as a part")
         return path
-    raise UnsupportedFeatureError(f"{location} does not lie in the table's own store ({scheme}); nothing was done")
+    raise UnsupportedFeatureError(
+        f"{location} does not lie in the table's own store ({scheme}); nothing was done{alias_advice(scheme, found)}"
+    )
 
 
 def same_location(one: str, other: str) -> bool:
@@ -40,8 +42,9 @@ def same_location(one: str, other: str) -> bool:
         (scheme, path), (other_scheme, other_path) = split_scheme(one), split_scheme(other)
     except ValueError:
         return one == other
-    same_store = scheme == other_scheme or ("" in (scheme, other_scheme) and {scheme, other_scheme} <= ROOTED_SCHEMES)
-    return same_store and path.rstrip("/") == other_path.rstrip("/")
+    together = same_store(scheme, other_scheme) or same_store(other_scheme, scheme)
+    together = together or ("" in (scheme, other_scheme) and is_rooted(scheme) and is_rooted(other_scheme))
+    return together and path.rstrip("/") == other_path.rstrip("/")
 
 
 def within(root: str, location: str) -> str:
@@ -56,7 +59,7 @@ def within(root: str, location: str) -> str:
 
 def whole(root: str, path: str) -> str:
     """The location of a file that a plan of the table at ``root`` names."""
-    if path.startswith(("/", "file:")) or "://" in path:
+    if path.startswith(("/", "file:", "hdfs:")) or "://" in path:
         return path
     return f"{root.rstrip('/')}/{path}"
 
@@ -78,6 +81,6 @@ def _folder_key(location: str) -> str:
         scheme, path = split_scheme(location)
     except ValueError:
         return location
-    if scheme in ROOTED_SCHEMES:
+    if is_rooted(scheme):  # a table in HDFS is read from one cluster, whatever name a location gives it
         return "/" + posixpath.normpath(path).lstrip("/")  # normpath keeps two slashes at the beginning
     return f"{scheme}://{path}"
