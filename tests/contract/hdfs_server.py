@@ -1,6 +1,6 @@
-"""A real NameNode and DataNode on this machine, from Hadoop's Maven artifacts, in one process with its files in a folder.
+"""A real NameNode and DataNode on this machine, from Hadoop's Maven artifacts, in one process.
 
-Tests wait for none of the pages of a listing: the server gives few names at once.
+Its listings have several pages already of small directories.
 """
 
 from __future__ import annotations

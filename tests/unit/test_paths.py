@@ -28,6 +28,15 @@ from lakemeta.paths import inside, relative
         ("/t", "/t/p=x%3Dy/a b#c?d:e", "/t/p=x%3Dy/a b#c?d:e"),
         ("/t", "/t/..a/.b/...", "/t/..a/.b/..."),
         ("/", "/a", "/a"),
+        ("hdfs://nn:8020/t", "hdfs://nn:8020/t/p=x%3Dy/a b", "/t/p=x%3Dy/a b"),
+        ("hdfs://nn:8020/t", "hdfs:///t/a", "/t/a"),
+        ("hdfs://nn:8020/t", "hdfs:/t/a", "/t/a"),
+        ("hdfs://nn:8020/t", "/t/a", "/t/a"),
+        ("hdfs://nn:8020/t", "HDFS://nn:8020//t//a", "/t/a"),
+        ("hdfs://lake,nn:8020,webhdfs@nn:9870/t", "hdfs://nn:8020/t/a", "/t/a"),
+        ("hdfs://lake,nn:8020,webhdfs@nn:9870/t", "hdfs://lake/t/a", "/t/a"),
+        ("hdfs://lake,nn:8020,webhdfs@nn:9870/t", "webhdfs://nn:9870/t/a", "/t/a"),
+        ("hdfs:///t", "hdfs://nn:8020/t/a", "/t/a"),
     ],
 )
 def test_paths_inside(root: str, path: str, found: str) -> None:
@@ -73,12 +82,31 @@ def test_paths_inside(root: str, path: str, found: str) -> None:
         ("s3://lake/t", "gs://lake/t/a"),
         ("/t/%2e%2e", "/t/../a"),
         ("", "a"),
+        ("hdfs://nn:8020/t", "hdfs://other:8020/t/a"),
+        ("hdfs://nn:8020/t", "hdfs://nn:8021/t/a"),
+        ("hdfs://nn:8020/t", "hdfs://nn/t/a"),
+        ("hdfs://nn:8020/t", "webhdfs://nn:8020/t/a"),
+        ("hdfs://lake,nn:8020/t", "hdfs://lake,other/t/a"),
+        ("hdfs://nn:8020/t", "hdfs://nn:8020/t/../u/a"),
+        ("hdfs://nn:8020/t", "hdfs://nn:8020/t"),
+        ("hdfs://nn:8020/t", "hdfs://nn:8020"),
+        ("hdfs://nn:8020/t", "hdfs:t/a"),
+        ("hdfs://nn:8020/t", "webhdfs:///t/a"),
+        ("hdfs://nn:8020/t", "s3://nn:8020/t/a"),
+        ("hdfs://nn:8020/t", "file:/t/a"),
+        ("nn:8020/t", "hdfs://nn:8020/t/a"),
     ],
 )
 def test_paths_outside(root: str, path: str) -> None:
     """What is not strictly below the root is refused, in a sentence with both."""
     with pytest.raises(CorruptMetadataError, match="does not lie inside the table"):
         inside(root, path)
+
+
+def test_another_cluster_may_be_the_same() -> None:
+    """Only who knows the clusters can say so: the sentence names the option."""
+    with pytest.raises(CorruptMetadataError, match=r"say --storage-option hdfs\.authority=lake$"):
+        inside("hdfs://nn:8020/t", "hdfs://lake/t/a")
 
 
 _PARTS = st.text(alphabet=st.sampled_from("ab.%=:#? \0/"), min_size=0, max_size=6)

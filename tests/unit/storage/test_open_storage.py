@@ -50,7 +50,22 @@ def test_other_urls(url: str, scheme: str, path: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "s3:/lake/t", "s3:///t", "file:t", "file://host/t", "gs://lake/../t", "gs://lake//t", "memory://", "/a\0b"],
+    [
+        "",
+        "s3:/lake/t",
+        "s3:///t",
+        "file:t",
+        "file://host/t",
+        "gs://lake/../t",
+        "gs://lake//t",
+        "memory://",
+        "/a\0b",
+        "hdfs://nn",
+        "hdfs://nn/",
+        "hdfs:t",
+        "hdfs://nn/t/../u",
+        "webhdfs:///t",
+    ],
 )
 def test_malformed_urls(url: str) -> None:
     """What names no table is an OptionError."""
@@ -65,7 +80,7 @@ def test_paths_that_are_not_utf8_are_refused() -> None:
     assert open_storage("/lake/café/\U0001f9ca")[1] == "/lake/café/\U0001f9ca"
 
 
-@pytest.mark.parametrize("url", ["hdfs://host/t", "abfss://c@host/t"])
+@pytest.mark.parametrize("url", ["sftp://host/t", "abfss://c@host/t"])
 def test_urls_with_a_host(url: str) -> None:
     """Stores whose URLs name a machine are refused by name."""
     with pytest.raises(UnsupportedFeatureError, match=url.partition(":")[0]):

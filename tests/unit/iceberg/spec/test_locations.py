@@ -14,6 +14,10 @@ from lakemeta.iceberg.spec.locations import file_key, same_location, store_path,
         ("file", "file:///t/a", "/t/a"),
         ("s3", "s3a://bucket/t/a", "bucket/t/a"),
         ("memory", "/t/a", "/t/a"),
+        ("hdfs://lake,nn:8020", "hdfs://lake/t/a", "/t/a"),
+        ("hdfs://lake,nn:8020", "hdfs://nn:8020/t//a", "/t/a"),
+        ("hdfs://lake", "hdfs:///t/a", "/t/a"),
+        ("hdfs://lake", "/t//a", "/t/a"),
     ],
 )
 def test_locations_become_store_paths(scheme, location, path):
@@ -21,7 +25,17 @@ def test_locations_become_store_paths(scheme, location, path):
     assert store_path(scheme, location) == path
 
 
-@pytest.mark.parametrize(("scheme", "location"), [("file", "s3://b/t"), ("s3", "/t/a"), ("memory", "file:/t")])
+@pytest.mark.parametrize(
+    ("scheme", "location"),
+    [
+        ("file", "s3://b/t"),
+        ("s3", "/t/a"),
+        ("memory", "file:/t"),
+        ("hdfs://lake", "hdfs://other/t"),
+        ("hdfs://lake", "file:/t"),
+        ("file", "hdfs:///t"),
+    ],
+)
 def test_other_stores_are_refused(scheme, location):
     """A file in another store is named and refused."""
     with pytest.raises(UnsupportedFeatureError, match=location):
@@ -29,7 +43,15 @@ def test_other_stores_are_refused(scheme, location):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "location"), [("s3", "s3:b/t"), ("file", "t/a"), ("s3", "s3://b/./t"), ("gs", "gs://b/t/../a")]
+    ("scheme", "location"),
+    [
+        ("hdfs://lake", "hdfs://lake/t/../a"),
+        ("hdfs://lake", "t/a"),
+        ("s3", "s3:b/t"),
+        ("file", "t/a"),
+        ("s3", "s3://b/./t"),
+        ("gs", "gs://b/t/../a"),
+    ],
 )
 def test_malformed_locations_are_corrupt(scheme: str, location: str) -> None:
     """A location that is no URL, not a full one, or one that not all clients of an object store take as it is."""
@@ -67,6 +89,8 @@ def test_plans_give_locations_back(root: str, location: str, part: str) -> None:
         ("s3://b/t/a", "s3://b/t//a", False),
         ("/t/a", "/t/b", False),
         ("x:a", "x:a", True),
+        ("hdfs://lake/t//a", "hdfs:/t/./a", True),
+        ("hdfs://lake/t/a", "/t/a", True),
     ],
 )
 def test_one_file_has_one_key(one: str, other: str, same: bool) -> None:
@@ -82,6 +106,10 @@ def test_one_file_has_one_key(one: str, other: str, same: bool) -> None:
         ("/t", "memory:///t", True),
         ("/t", "/u", False),
         ("/b/t", "s3://b/t", False),
+        ("hdfs://lake/t/", "hdfs:///t", True),
+        ("hdfs:/t", "hdfs://lake/t", True),
+        ("hdfs://lake/t", "/t", True),
+        ("hdfs://lake/t", "hdfs://other/t", False),
     ],
 )
 def test_spelling_does_not_make_two_places(one, other, same):
