@@ -17,7 +17,7 @@ from lakemeta.iceberg.orphans.search import neighbours_of
 from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
 from lakemeta.iceberg.service.neighbours import metadata_directory
 from lakemeta.iceberg.spec.properties import check_gc
-from lakemeta.paths import ROOTED_SCHEMES
+from lakemeta.paths import is_rooted
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.catalogs.operations import LoadedTable
@@ -75,7 +75,7 @@ def _reason(request: PlanRequest, options: OrphanOptions, loaded: LoadedTable, r
 
 def _is_named(request: PlanRequest, options: OrphanOptions, loaded: LoadedTable, root: Root, entry: Entry) -> bool:
     storage = request.place.operations.storage
-    with Join.opened(options.rules, rooted=storage.scheme in ROOTED_SCHEMES) as join:
+    with Join.opened(options.rules, rooted=is_rooted(storage.scheme)) as join:
         join.add_listed(root, storage.scheme, [entry.path], [entry.size])
         for prefix, keys in References(storage, request.executor, [root]).of(loaded):
             join.named.add(prefix, keys)
