@@ -21,14 +21,19 @@ class LakemetaError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __str__(self) -> str:
-        # Names of files and values in metadata may hold anything, and a message is one line on a terminal.
-        return _CONTROL.sub(_spelled, super().__str__())
+        # Names and values in metadata may hold anything and be of any length, and a message is one line on a terminal.
+        text = super().__str__()
+        if len(text) > _LONGEST:
+            text = f"{text[: 2 * _LONGEST // 3]} ... {text[-_LONGEST // 3 :]}"
+        return _CONTROL.sub(_spelled, text)
 
 
 def _spelled(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
+_LONGEST_NAME: Final = 100  # characters of an option that may be one of ours by mistake; longer ones take long
+_LONGEST: Final = 3000  # characters; what to do stands at the end, so the middle goes
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -46,7 +51,7 @@ class OptionError(LakemetaError, ValueError):
     @classmethod
     def unknown(cls, name: str, known: Iterable[str]) -> OptionError:
         """The error for an unknown option; it names the nearest known one."""
-        near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+        near = get_close_matches(name[:_LONGEST_NAME], list(known), n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         return cls(f"unknown option {name}{hint}")
 

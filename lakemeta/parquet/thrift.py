@@ -25,6 +25,8 @@ SET: Final = 10
 MAP: Final = 11
 STRUCT: Final = 12
 
+_DEEPEST: Final = 50  # values within values; footers have no ten
+
 Struct = dict[int, tuple[int, Any]]
 
 
@@ -49,6 +51,7 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
+        self.depth = 0
 
     def struct(self) -> Struct:
         fields: Struct = {}
@@ -66,18 +69,18 @@ class _Reader:
             return kind == TRUE
         if kind == BINARY:
             return self.take(self.varint())
-        if kind == STRUCT:
-            return self.struct()
-        return self.container(kind)
-
-    def container(self, kind: int) -> Any:
-        if kind in (LIST, SET):
-            return self.sequence()
-        if kind == MAP:
-            return self.mapping()
         if kind in (BYTE, DOUBLE):
             return self.take(1 if kind == BYTE else 8)
-        raise KeyError(kind)
+        return self.nested(kind)
+
+    def nested(self, kind: int) -> Any:
+        """A value with values in it, KeyError if there is no such kind; ValueError where they are nested too deep."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise ValueError("it is nested too deep")
+        value = {STRUCT: self.struct, LIST: self.sequence, SET: self.sequence, MAP: self.mapping}[kind]()
+        self.depth -= 1
+        return value
 
     def sequence(self) -> tuple[int, list[Any]]:
         head = self.byte()

@@ -44,6 +44,16 @@ def mutate(files: Contents, names: list[str], random: Random) -> tuple[list[str]
     return done, moved
 
 
+def by_structure(files: Contents, path: str, names: list[str], random: Random) -> None:
+    """Change what a file says, in place, or a few of its bytes if that cannot be read."""
+    random.choice(_BY_STRUCTURE)(files, path, names, random)
+
+
+def by_bytes(files: Contents, path: str, names: list[str], random: Random) -> None:
+    """Change bytes of a file, in place."""
+    random.choice(_BY_BYTES)(files, path, names, random)
+
+
 # --- bytes
 
 

@@ -1,7 +1,8 @@
 """Runs mutations in processes of their own, so that a signal, a hang and a blow-up of memory are results like others.
 
-A worker says before each mutation which one it is about to do, and is killed by its own alarm clock if that takes too
-long. ``python -m fuzz.runner --count 100000`` runs many; mutation ``i`` of seed ``s`` is always the same one.
+What is mutated is a subject: whole tables here, what parsers read in ``fuzz.inputs``. A worker says before each
+mutation which one it is about to do, and is killed by its own alarm clock if that takes too long.
+``python -m fuzz.runner --count 100000`` runs many; mutation ``i`` of seed ``s`` is always the same one.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 from fuzz import mutate, tables
@@ -70,15 +73,9 @@ class Mutation:
     done: tuple[str, ...]
     moved: bool
 
-    def run(self) -> tables.Outcome:
-        """Run everything on it, by the clocks of the machine and of the processor."""
-        signal.setitimer(signal.ITIMER_REAL, 20 * SECONDS)
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        try:
-            return tables.run(self.table, self.table.mutated(self.contents), moved=self.moved)
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+    def run(self) -> tuple[str, ...]:
+        """What goes wrong with everything that is done with it."""
+        return tables.run(self.table, self.table.mutated(self.contents), moved=self.moved).wrong
 
     def found(self, *wrong: str) -> Finding:
         """What went wrong with it."""
@@ -86,7 +83,33 @@ class Mutation:
         return Finding(self.table.name, self.index, self.done, self.moved, wrong, changed)
 
 
-def make(seed: int, index: int, names: list[str]) -> Mutation:
+class Found(Protocol):
+    """Something that went wrong."""
+
+    def tell(self, folder: Path | None, seed: int) -> Any:
+        """Print it, and write it where such cases are kept."""
+        ...
+
+
+class Case(Protocol):
+    """One mutation."""
+
+    def run(self) -> Sequence[str]:
+        """What goes wrong with it."""
+        ...
+
+    def found(self, *wrong: str) -> Found: ...
+
+
+@attrs.frozen
+class Subject:
+    """What is mutated: ``make`` gives the mutation of a number, the same one in every process."""
+
+    seed: int
+    make: Callable[[int], Case]
+
+
+def make(seed: int, names: list[str], index: int) -> Mutation:
     """The mutation of a number."""
     random = Random(f"{seed}/{index}")
     formats = sorted({name.split()[0] for name in names})
@@ -130,18 +153,28 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _work(pipe: Any, at: Any, done: Any, seed: int, indexes: range, names: list[str], deadline: float) -> None:
+def _work(pipe: Any, at: Any, done: Any, subject: Subject, indexes: range, deadline: float) -> None:
     _limit()
     for index in indexes:
         if time.monotonic() > deadline:
             break
         at.value = index
-        mutation = make(seed, index, names)
-        outcome = mutation.run()
-        if outcome.wrong:
-            pipe.send(mutation.found(*outcome.wrong))
+        case = subject.make(index)
+        if wrong := _timed(case):
+            pipe.send(case.found(*wrong))
         done.value += 1
     at.value = -1
+
+
+def _timed(case: Case) -> Sequence[str]:
+    """Run it by the clocks of the machine and of the processor."""
+    signal.setitimer(signal.ITIMER_REAL, 20 * SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        return case.run()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def run_many(
@@ -152,15 +185,23 @@ def run_many(
     seconds: float = float("inf"),
     names: list[str] | None = None,
     keep: Path | None = None,
-) -> tuple[int, list[Finding]]:
-    """Run mutations until all are done or time is up; how many were done, and what went wrong, which is kept."""
+) -> tuple[int, list[Any]]:
+    """Mutate tables until all are done or time is up; how many were done, and what went wrong, which is kept."""
     chosen = names or sorted(tables.tables())
     tables.prepare(chosen)
+    subject = Subject(seed, partial(make, seed, chosen))
+    return run_subject(subject, indexes, workers=workers, seconds=seconds, keep=keep)
+
+
+def run_subject(
+    subject: Subject, indexes: range, *, workers: int, seconds: float = float("inf"), keep: Path | None = None
+) -> tuple[int, list[Any]]:
+    """The same for any subject."""
     deadline = time.monotonic() + seconds
-    findings: list[Finding] = []
+    findings: list[Any] = []
     done = 0
     context = mp.get_context("fork")
-    running = [_Worker.start(context, seed, indexes[n::workers], chosen, deadline) for n in range(workers)]
+    running = [_Worker.start(context, subject, indexes[n::workers], deadline) for n in range(workers)]
     told = time.monotonic()
     while running:
         if time.monotonic() > told + _TELL_EVERY:
@@ -168,18 +209,18 @@ def run_many(
             print(f"{done + sum(worker.done.value for worker in running)} mutations", flush=True)
         for worker in list(running):
             ended = not worker.process.is_alive()
-            findings += [found.tell(keep, seed) for found in worker.told()]
+            findings += [found.tell(keep, subject.seed) for found in worker.told()]
             if not ended:
                 continue
             running.remove(worker)
             done += worker.done.value
             at = worker.at.value
             if at >= 0:  # it died at work
-                died = make(seed, at, chosen).found(f"the process ended with {worker.process.exitcode}")
-                findings.append(died.tell(keep, seed))
+                died = subject.make(at).found(f"the process ended with {worker.process.exitcode}")
+                findings.append(died.tell(keep, subject.seed))
                 rest = worker.job[worker.job.index(at) + 1 :]
                 if rest and time.monotonic() < deadline:
-                    running.append(_Worker.start(context, seed, rest, chosen, deadline))
+                    running.append(_Worker.start(context, subject, rest, deadline))
     return done, findings
 
 
@@ -194,15 +235,15 @@ class _Worker:
     job: range
 
     @classmethod
-    def start(cls, context: Any, seed: int, job: range, names: list[str], deadline: float) -> _Worker:
+    def start(cls, context: Any, subject: Subject, job: range, deadline: float) -> _Worker:
         receive, send = context.Pipe(duplex=False)
         at, done = context.Value("q", -1, lock=False), context.Value("q", 0, lock=False)
-        process = context.Process(target=_work, args=(send, at, done, seed, job, names, deadline))
+        process = context.Process(target=_work, args=(send, at, done, subject, job, deadline))
         process.start()
         send.close()
         return cls(process, receive, at, done, job)
 
-    def told(self) -> list[Finding]:
+    def told(self) -> list[Any]:
         found = []
         with contextlib.suppress(EOFError):
             while self.pipe.poll(0.05):

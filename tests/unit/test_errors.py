@@ -43,3 +43,11 @@ def test_an_unknown_option_names_the_nearest_known_one(name: str, hint: str) -> 
     message = str(OptionError.unknown(name, ["commits.retain", "hours.keep"]))
     assert message.startswith(f"unknown option {name}{hint}")
     assert bool(hint) == ("did you mean" in message)
+
+
+def test_a_message_has_an_end() -> None:
+    """What metadata of strangers names may be of any length; the middle goes, what to do stays."""
+    message = str(LakemetaError("t/x has " + "9" * 100_000 + "; restore it"))
+    assert len(message) < 4000
+    assert message.startswith("t/x has 999")
+    assert message.endswith("999; restore it")

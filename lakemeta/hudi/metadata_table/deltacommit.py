@@ -69,13 +69,14 @@ def read_precedent(data: bytes, where: str) -> Precedent:
     """Read a completed delta commit; raises CorruptMetadataError if it has no schema of the records."""
     schema = None
     if data.startswith(avro.MAGIC):
-        schema = avro.container_metadata(data, where)["avro.schema"].decode()
         _, records = avro.read_container(data, where)
+        schema = avro.container_metadata(data, where)["avro.schema"].decode()
         commit = records[0] if records else {}
     else:
         commit = _json(data, where)
-    text = (commit.get("extraMetadata") or {}).get("schema")
-    if not text or '"HoodieMetadataRecord"' not in text:
+    extra = commit.get("extraMetadata") if isinstance(commit, dict) else None
+    text = extra.get("schema") if isinstance(extra, dict) else None
+    if not isinstance(text, str) or '"HoodieMetadataRecord"' not in text:
         raise CorruptMetadataError(f"{where} has no schema of the metadata table's records; rebuild the metadata table")
     return Precedent(RecordSchema(text), schema)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LSM_VERSION_FILE: Final = "_version_"
 _ARCHIVE_NAME: Final = re.compile(r"\.commits_\.archive\.(\d+)(_.*)?")
 _MANIFEST_NAME: Final = re.compile(r"manifest_(\d+)")
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 _AVRO_BLOCK_VERSION: Final = 3
 _INT: Final = struct.Struct(">i")
 
@@ -102,7 +103,7 @@ def newest_manifest(version: bytes | None, names: Iterable[str], where: str) -> 
     if version is None:
         return f"manifest_{max(versions)}" if versions else None
     text = version.decode("ascii", "replace").strip()
-    if not text.isdecimal() or int(text) not in versions:
+    if not _NUMBER.fullmatch(text) or int(text) not in versions:
         raise CorruptMetadataError(f"{where}/{LSM_VERSION_FILE} names manifest {text!r:.100}, which does not exist")
     return f"manifest_{int(text)}"
 

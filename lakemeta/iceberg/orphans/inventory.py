@@ -129,6 +129,8 @@ def _manifest(source: Storage, path: str) -> Iterator[list[Row]]:
     manifest = parse_json(source.read(path))
     try:
         kind, files = manifest["fileFormat"].upper(), [file["key"] for file in manifest["files"]]
+        if not all(type(key) is str for key in files):
+            raise TypeError
         names = [name.strip() for name in manifest["fileSchema"].split(",")] if kind == "CSV" else None
         bucket = manifest["destinationBucket"].rpartition(":")[2]
     except (TypeError, KeyError, AttributeError):

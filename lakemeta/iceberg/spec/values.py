@@ -51,6 +51,7 @@ _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _DAY: Final = {"timestamp": 86_400 * 10**6, "timestamp_ns": 86_400 * 10**9}
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MAX_CODE_POINT: Final = 0x10FFFF
+_MOST_BITS: Final = 256  # of the number behind a decimal
 _EXACT: Final = Context(prec=80)  # Python rounds to 28 digits by default, and decimals have up to 38
 
 
@@ -94,7 +95,12 @@ def from_bytes(kind: Type, data: bytes) -> Value:
 
 
 def scaled(number: int, scale: int) -> Decimal:
-    """The decimal with ``scale`` digits after the point that is stored as ``number``."""
+    """The decimal with ``scale`` digits after the point that is stored as ``number``.
+
+    Raises CorruptMetadataError for a number of more than twice the bits of any decimal: its digits take long to find.
+    """
+    if number.bit_length() > _MOST_BITS:
+        raise CorruptMetadataError(f"a decimal of {number.bit_length()} bits has more than 38 digits")
     return _EXACT.scaleb(Decimal(number), -scale)
 
 

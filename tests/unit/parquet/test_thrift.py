@@ -62,3 +62,9 @@ def test_a_cut_struct_is_damage(struct: thrift.Struct, data: st.DataObject) -> N
     whole = thrift.dumps(struct)
     with pytest.raises(CorruptMetadataError, match="truncated"):
         thrift.loads(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
+def test_a_footer_that_is_nested_too_deep_is_damage() -> None:
+    """A stranger's footer may not exhaust the stack; no writer has ten values within values."""
+    with pytest.raises(CorruptMetadataError, match="damaged"):
+        thrift.loads(b"\x1c" * 5000)
