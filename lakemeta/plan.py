@@ -33,10 +33,11 @@ from lakemeta.plan_operations import (
 from lakemeta.words import count_of, html_table, human_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 PLAN_VERSION: Final = 1
 # A plan may have a million lines: the encoder is made once, not once a line.
+_ENCODED_AT_ONCE: Final = 1000
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -153,8 +154,7 @@ class Plan:
     def to_lines(self) -> Iterator[str]:
         """The plan file, line by line, each with its newline."""
         digest = hashlib.sha256()
-        for value in chain([self.header.to_json()], map(operation_to_json, self.operations)):
-            line = _line(value)
+        for line in chain([_line(self.header.to_json())], _operation_lines(self.operations)):
             digest.update(line.encode())
             yield line
         end = {"end": True, "ops": len(self.operations), "files": self.files, "bytes": self.bytes}
@@ -163,6 +163,13 @@ class Plan:
     def dumps(self) -> str:
         """The whole plan file as text."""
         return "".join(self.to_lines())
+
+    @property
+    def sha256(self) -> str:
+        """The hash in the plan file's last line, by which a plan is known."""
+        *_, end = self.to_lines()
+        found: str = json.loads(end)["sha256"]
+        return found
 
     @classmethod
     def loads(cls, text: str | Iterable[str]) -> Plan:
@@ -194,6 +201,15 @@ def _parse(line: str, number: int) -> dict[str, Json]:
     if not isinstance(value, dict):
         raise CorruptMetadataError(f"line {number} of the plan is not a JSON object; make the plan again")
     return value
+
+
+def _operation_lines(operations: Sequence[Operation]) -> Iterator[str]:
+    """The lines of operations: many in one call of the encoder, which is several times as fast."""
+    for start in range(0, len(operations), _ENCODED_AT_ONCE):
+        values = [operation_to_json(op) for op in operations[start : start + _ENCODED_AT_ONCE]]
+        # No text in JSON has a bare quotation mark, so this is found between operations alone, unless one holds others.
+        lines = _encode(values)[1:-1].replace('},{"op":', '}\n{"op":').split("\n")
+        yield from (line + "\n" for line in lines) if len(lines) == len(values) else map(_line, values)
 
 
 def _line(value: Mapping[str, Json]) -> str:

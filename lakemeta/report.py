@@ -21,11 +21,15 @@ Json = Any
 
 @attrs.frozen(slots=True)
 class Outcome:
-    """What became of one file: deleted, absent (counts as done: it was deleted before) or failed."""
+    """What became of one file: deleted, absent (counts as done: it was deleted before) or failed.
+
+    ``version`` is the delete marker of a file that was hidden in a store that keeps versions.
+    """
 
     path: str
     status: Status
     error: str | None = None
+    version: str | None = None
 
     @property
     def done(self) -> bool:
@@ -40,7 +44,8 @@ class Report:
     ``result`` carries the engine's own result names (Hudi: ``total_files_deleted``, ``earliest_commit_to_retain``;
     Iceberg: ``rewritten_data_files_count``, ...). ``failed`` lists every file that is still there against the plan.
     ``notes`` are sentences for a person: what was found on the way, what was left and why. ``partial`` says that
-    some of the work failed which is no single file's: a group of files, or a commit of several.
+    some of the work failed which is no single file's: a group of files, or a commit of several. ``ledger`` is the URL
+    of the run's ledger, None for a run that was to delete nothing. In a run that quarantines no bytes are freed.
     """
 
     plan: str
@@ -54,6 +59,8 @@ class Report:
     result: Mapping[str, Json] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
     partial: bool = False
+    ledger: str | None = None
+    quarantined_bytes: int = 0
 
     @property
     def complete(self) -> bool:
@@ -78,6 +85,8 @@ class Report:
             "failed_files": len(self.failed),
             "freed_bytes": self.freed_bytes,
             "deleted_directories": self.deleted_directories,
+            **({"quarantined_bytes": self.quarantined_bytes} if self.quarantined_bytes else {}),
+            "ledger": self.ledger,
             **dict(self.result),
             "failed": [{"path": o.path, "error": o.error} for o in self.failed],
             "notes": list(self.notes),

@@ -12,8 +12,10 @@ from lakemeta.cli.steps import (
     assume_single_writer_option,
     dry_run_option,
     finish,
+    ledger_option,
     out_option,
     present,
+    quarantine_option,
     wants_apply,
     yes_option,
 )
@@ -61,6 +63,8 @@ def plan_clean(
 @click.argument("table_url", metavar="TABLE")
 @yes_option
 @dry_run_option
+@quarantine_option
+@ledger_option
 @click.option("--schedule-only", is_flag=True, help="Only write the requested clean, for a Hudi writer to execute.")
 @click.option("--drop-metadata-table", is_flag=True, help="Take the table off its metadata table first.")
 @assume_single_writer_option
@@ -72,6 +76,8 @@ def clean(
     *,
     yes: bool,
     dry_run: bool,
+    quarantine: bool,
+    ledger: str | None,
     schedule_only: bool,
     drop_metadata_table: bool,
     assume_single_writer: bool,
@@ -93,6 +99,8 @@ def clean(
             schedule_only=schedule_only,
             drop_metadata_table=drop_metadata_table,
             assume_single_writer=assume_single_writer,
+            quarantine=quarantine,
+            ledger=ledger,
         )
 
 
@@ -104,12 +112,16 @@ def apply_plan(
     schedule_only: bool,
     drop_metadata_table: bool,
     assume_single_writer: bool,
+    quarantine: bool,
+    ledger: str | None,
 ) -> None:
     """Apply or only request a plan, and print what was done; exit code 4 if a file could not be deleted."""
     executor = common.executor("cleaning")
     if schedule_only:
         if drop_metadata_table:
             raise OptionError("--schedule-only changes no file, so --drop-metadata-table cannot go with it; give one")
+        if quarantine:
+            raise OptionError("--schedule-only leaves the deleting to others, who quarantine nothing; give one option")
         instant = table.schedule_clean(plan, executor=executor, assume_single_writer=assume_single_writer)
         show_scheduled(table.url, instant, common.output)
         return
@@ -118,6 +130,8 @@ def apply_plan(
         executor=executor,
         drop_metadata_table=drop_metadata_table,
         assume_single_writer=assume_single_writer,
+        quarantine=quarantine,
+        ledger=ledger,
     )
     finish(report, common)
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs
-from lakemeta.cli.steps import dry_run_option, finish, out_option, present, wants_apply, yes_option
+from lakemeta.cli.steps import (
+    dry_run_option,
+    finish,
+    ledger_option,
+    out_option,
+    present,
+    quarantine_option,
+    wants_apply,
+    yes_option,
+)
 from lakemeta.iceberg.services import SERVICES
 
 if TYPE_CHECKING:
@@ -25,9 +34,10 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _service_options(service: Service, command: F) -> F:
-    """Add ``--set``, ``--where`` and ``--now``, and the service's own flags."""
+def _service_options(service: Service, command: F, *, applied: bool = False) -> F:
+    """Add the options of planning, and the service's own flags; if it is ``applied``, also those of deletions."""
     for option in (
+        *((ledger_option, quarantine_option) if service.deletes and applied else ()),
         *(click.option(f"--{name}", metavar="FILE", help=what) for name, what in service.flags.items()),
         click.option("--now", metavar="ISO8601", help="Count ages from this moment instead of the present."),
         click.option("--where", metavar="EXPR", help="Only files that may hold rows matching this filter."),
@@ -59,12 +69,21 @@ def service_command(service: Service) -> click.Command:
     @click.argument("table_url", metavar="TABLE")
     @yes_option
     @dry_run_option
-    @partial(_service_options, service)
+    @partial(_service_options, service, applied=True)
     @common_options
-    def command(table_url: str, *, yes: bool, dry_run: bool, common: Common, **asked: Any) -> None:
+    def command(
+        table_url: str,
+        *,
+        yes: bool,
+        dry_run: bool,
+        common: Common,
+        quarantine: bool = False,
+        ledger: str | None = None,
+        **asked: Any,
+    ) -> None:
         table, plan = _plan(service, table_url, common, **asked)
         if wants_apply(plan, common, changes=not plan.is_empty, yes=yes, dry_run=dry_run):
-            apply_plan(table, plan, common)
+            apply_plan(table, plan, common, quarantine=quarantine, ledger=ledger)
 
     return command
 
@@ -73,13 +92,17 @@ PLANNING_COMMANDS = tuple(map(planning_command, SERVICES.values()))
 SERVICE_COMMANDS = tuple(map(service_command, SERVICES.values()))
 
 
-def apply_plan(table: IcebergTable, plan: Plan, common: Common) -> None:
+def apply_plan(
+    table: IcebergTable, plan: Plan, common: Common, *, quarantine: bool = False, ledger: str | None = None
+) -> None:
     """Apply a plan and print what was done; exit code 4 if a part of it failed."""
     from lakemeta.cli.progress import rewrite_bar
 
     # On this machine the plan's own options say how much is done at a time.
     with rewrite_bar() if common.shows_progress else nullcontext() as update:
-        report = table.apply(plan, executor=common.elsewhere(), on_progress=update)
+        report = table.apply(
+            plan, executor=common.elsewhere(), on_progress=update, quarantine=quarantine, ledger=ledger
+        )
     finish(report, common)
 
 

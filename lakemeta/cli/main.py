@@ -20,6 +20,7 @@ from lakemeta.cli.iceberg import PLANNING_COMMANDS, SERVICE_COMMANDS
 from lakemeta.cli.maintain import maintain
 from lakemeta.cli.rollback import plan_rollback, rollback
 from lakemeta.cli.tables import apply, inspect, why
+from lakemeta.cli.undo import history, purge, restore
 from lakemeta.errors import LakemetaError
 
 INTERRUPTED = 130
@@ -42,7 +43,10 @@ def plan() -> None:
 
 for command in (plan_clean, plan_rollback, *PLANNING_COMMANDS):
     plan.add_command(command)
-for command in (apply, clean, demo, doctor, inspect, maintain, rollback, why, *SERVICE_COMMANDS):
+for command in (
+    *(apply, clean, demo, doctor, history, inspect, maintain, purge, restore, rollback, why),
+    *SERVICE_COMMANDS,
+):
     cli.add_command(command)
 
 

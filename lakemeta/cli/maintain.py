@@ -10,7 +10,7 @@ import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts, show_plan, show_report
-from lakemeta.cli.steps import PARTLY_DONE, assume_single_writer_option, yes_option
+from lakemeta.cli.steps import PARTLY_DONE, assume_single_writer_option, ledger_option, quarantine_option, yes_option
 from lakemeta.cli.tables import open_table
 from lakemeta.errors import OptionError
 from lakemeta.words import count_of
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 @click.option("--at-least", "at_least", multiple=True, metavar="SERVICE=N", help="Due from so much gain on; 1 if not.")
 @click.option("--skip", multiple=True, metavar="SERVICE", help="Leave a service out.")
 @assume_single_writer_option
+@quarantine_option
+@ledger_option
 @planning_options
 @common_options
 def maintain(
@@ -37,6 +39,8 @@ def maintain(
     at_least: tuple[str, ...],
     skip: tuple[str, ...],
     assume_single_writer: bool,
+    quarantine: bool,
+    ledger: str | None,
     settings: tuple[str, ...],
     now: str | None,
     common: Common,
@@ -53,6 +57,8 @@ def maintain(
         at_least=pairs(at_least, "--at-least"),
         skip=skip,
         now=moment(now),
+        quarantine=quarantine,
+        ledger=ledger,
     )
     lines, complete = [], True
     for step in steps:

@@ -136,7 +136,8 @@ def _every_file(plan: Plan) -> None:
 
 
 def _report_text(report: Report) -> None:
-    if report.committed is None and report.complete and not report.deleted_files + report.absent_files:
+    did_nothing = report.committed is None and report.ledger is None and not report.deleted_files + report.absent_files
+    if did_nothing and report.complete:
         click.echo("Nothing to do.")
         for note in report.notes:
             click.echo(f"note: {note}")
@@ -145,12 +146,15 @@ def _report_text(report: Report) -> None:
     click.echo(f"{report.plan} of {report.table}{committed}")
     if report.deleted_files or report.absent_files:
         absent = f" ({report.absent_files:,} were gone already)" if report.absent_files else ""
-        freed = human_bytes(report.freed_bytes)
-        click.echo(f"  {count_of(report.deleted_files, 'file')} deleted{absent}, {freed} freed")
+        kept = report.quarantined_bytes
+        freed = f"{human_bytes(kept)} in quarantine" if kept else f"{human_bytes(report.freed_bytes)} freed"
+        click.echo(f"  {count_of(report.deleted_files, 'file')} {'moved' if kept else 'deleted'}{absent}, {freed}")
     for name, value in report.result.items():
         click.echo(f"  {name}: {_value(name, value)}")
     for note in report.notes:
         click.echo(f"  note: {note}")
+    if report.ledger is not None:
+        click.echo(f"  ledger: {report.ledger}")
     for outcome in report.failed:
         click.echo(f"  NOT deleted: {outcome.path}: {outcome.error}")
 

@@ -11,8 +11,10 @@ from lakemeta.cli.steps import (
     assume_single_writer_option,
     dry_run_option,
     finish,
+    ledger_option,
     out_option,
     present,
+    quarantine_option,
     wants_apply,
     yes_option,
 )
@@ -43,6 +45,8 @@ def plan_rollback(
 @click.argument("table_url", metavar="TABLE")
 @yes_option
 @dry_run_option
+@quarantine_option
+@ledger_option
 @assume_single_writer_option
 @planning_options
 @common_options
@@ -51,6 +55,8 @@ def rollback(
     *,
     yes: bool,
     dry_run: bool,
+    quarantine: bool,
+    ledger: str | None,
     assume_single_writer: bool,
     settings: tuple[str, ...],
     now: str | None,
@@ -67,7 +73,9 @@ def rollback(
     if not failed and common.output == "text":
         return  # with --quiet there is nothing to say of nothing
     executor = common.executor("rolling back")
-    report = table.apply(plan, executor=executor, assume_single_writer=assume_single_writer)
+    report = table.apply(
+        plan, executor=executor, assume_single_writer=assume_single_writer, quarantine=quarantine, ledger=ledger
+    )
     finish(report, common)
 
 

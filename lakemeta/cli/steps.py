@@ -22,6 +22,10 @@ assume_single_writer_option = click.option(
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the plan.")
+ledger_option = click.option("--ledger", metavar="DIR", help="Record what is deleted there, not beside the metadata.")
+quarantine_option = click.option(
+    "--quarantine", is_flag=True, help="Move files away instead; restore brings them back."
+)
 out_option = click.option(
     "--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file."
 )
@@ -48,7 +52,7 @@ def wants_apply(plan: Plan, common: Common, *, changes: bool, yes: bool, dry_run
     if as_text and (not common.quiet or (changes and not yes)):
         show_plan(plan, "text")
     if changes:
-        _confirm(common, yes=yes)
+        confirm(common, yes=yes)
     return changes or not as_text or common.quiet
 
 
@@ -59,7 +63,7 @@ def finish(report: Report, common: Common) -> None:
         sys.exit(PARTLY_DONE)
 
 
-def _confirm(common: Common, *, yes: bool) -> None:
+def confirm(common: Common, *, yes: bool) -> None:
     """Ask on a terminal; without one, raise OptionError unless ``--yes`` was given."""
     if yes:
         return

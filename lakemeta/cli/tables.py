@@ -11,7 +11,7 @@ from lakemeta.cli.hudi import apply_plan
 from lakemeta.cli.iceberg import apply_plan as apply_iceberg_plan
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
-from lakemeta.cli.steps import assume_single_writer_option
+from lakemeta.cli.steps import assume_single_writer_option, ledger_option, quarantine_option
 from lakemeta.errors import OptionError, TableNotFoundError, UnsupportedFeatureError
 from lakemeta.plan import Plan
 
@@ -74,9 +74,18 @@ def why(
 @click.option("--schedule-only", is_flag=True, help="Hudi: only write the requested clean.")
 @click.option("--drop-metadata-table", is_flag=True, help="Hudi: take the table off its metadata table first.")
 @assume_single_writer_option
+@quarantine_option
+@ledger_option
 @common_options
 def apply(
-    plan_file: Path, *, schedule_only: bool, drop_metadata_table: bool, assume_single_writer: bool, common: Common
+    plan_file: Path,
+    *,
+    schedule_only: bool,
+    drop_metadata_table: bool,
+    assume_single_writer: bool,
+    quarantine: bool,
+    ledger: str | None,
+    common: Common,
 ) -> None:
     """Apply a saved plan: exactly what was planned, or a refusal. The plan was reviewed, so nothing is asked."""
     plan = Plan.loads(_read(plan_file))
@@ -84,9 +93,8 @@ def apply(
         _refuse_hudi_flags(schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
         from lakemeta.iceberg import IcebergTable
 
-        apply_iceberg_plan(
-            IcebergTable.open(plan.header.table, common.storage_options, on_event=common.on_event), plan, common
-        )
+        iceberg = IcebergTable.open(plan.header.table, common.storage_options, on_event=common.on_event)
+        apply_iceberg_plan(iceberg, plan, common, quarantine=quarantine, ledger=ledger)
         return
     if not plan.header.plan.startswith("hudi."):
         raise UnsupportedFeatureError(f"{plan_file} is a {plan.header.plan} plan, which this lakemeta cannot apply")
@@ -100,6 +108,8 @@ def apply(
         schedule_only=schedule_only,
         drop_metadata_table=drop_metadata_table,
         assume_single_writer=assume_single_writer,
+        quarantine=quarantine,
+        ledger=ledger,
     )
 
 

@@ -15,9 +15,12 @@ from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.hudi.clean.planner import PLAN_KIND, plan_clean
 from lakemeta.hudi.duties import DUTIES, POLICY, ROLLBACK
+from lakemeta.hudi.files.home import home_of, ledgers_of
 from lakemeta.hudi.files.place import Place
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.timeline.loading import load_config
+from lakemeta.ledger.recording import recorded
+from lakemeta.ledger.run import Run, running
 from lakemeta.maintenance import steps
 from lakemeta.storage import open_storage
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from lakemeta.maintenance import Step
     from lakemeta.plan import Plan
     from lakemeta.report import Report
+    from lakemeta.undo.undoing import Undo
 
 
 @attrs.frozen
@@ -138,12 +142,16 @@ class HudiTable:
         env: Environment | None = None,
         drop_metadata_table: bool = False,
         assume_single_writer: bool = False,
+        quarantine: bool = False,
+        ledger: str | None = None,
     ) -> Report:
         """Apply a plan of a clean or a rollback, and account for every file.
 
         A clean executes pending cleans too. ``env`` gives the present for new instants. ``drop_metadata_table`` first
         takes the table off its metadata table, as a Hudi writer with ``hoodie.metadata.enable=false`` does.
-        ``assume_single_writer`` goes ahead without a lock that lakemeta cannot take.
+        ``assume_single_writer`` goes ahead without a lock that lakemeta cannot take. ``quarantine`` moves data files
+        out of the way instead of deleting them; ``ledger`` is the directory for the record of what is deleted, by
+        default one in the table's ``.hoodie``.
 
         Raises:
             StalePlanError: the table has moved in a way that could make the plan wrong; nothing was changed.
@@ -154,7 +162,8 @@ class HudiTable:
         from lakemeta.hudi.rollback.apply import apply_rollback
         from lakemeta.hudi.rollback.planner import PLAN_KIND as ROLLBACK_KIND
 
-        executor, clock = executor or LocalExecutor(), (env or Environment()).now
+        executor, env = executor or LocalExecutor(), env or Environment()
+        clock = env.now
 
         def work() -> Report:
             if plan.header.plan == ROLLBACK_KIND:
@@ -170,7 +179,12 @@ class HudiTable:
             return run(applying)
 
         with working_on(f"apply {plan.header.plan} to {self.url}"):
-            return self._watch.apply(plan.header.plan, work)
+            recording = self._run(plan, env, quarantine=quarantine, ledger=ledger)
+            return self._watch.apply(plan.header.plan, lambda: recorded(recording, work))
+
+    def _run(self, plan: Plan, env: Environment, *, quarantine: bool = False, ledger: str | None = None) -> Run:
+        place = ledgers_of(self.place).moved(ledger)
+        return Run(lambda: place, env, plan.header.plan, "quarantine" if quarantine else "delete", plan)
 
     def maintenance(
         self,
@@ -181,6 +195,8 @@ class HudiTable:
         now: datetime | None = None,
         executor: Executor | None = None,
         assume_single_writer: bool = False,
+        quarantine: bool = False,
+        ledger: str | None = None,
     ) -> tuple[Step, ...]:
         """The services of the table in the order of maintenance; plan each, and apply what is due.
 
@@ -195,11 +211,26 @@ class HudiTable:
         return steps(
             DUTIES,
             lambda service, options: planners[service](options, now=now, executor=executor),
-            lambda plan: self.apply(plan, executor=executor, assume_single_writer=assume_single_writer),
+            lambda plan: self.apply(
+                plan,
+                executor=executor,
+                assume_single_writer=assume_single_writer,
+                quarantine=quarantine,
+                ledger=ledger,
+            ),
             settings=settings,
             at_least=at_least or {},
             skip=(*skip, *unasked),
         )
+
+    def undo(self, ledgers: str | None = None) -> Undo:
+        """What runs have deleted of the table, to look at and to take back.
+
+        ``ledgers`` is the directory of their ledgers if one was given to them.
+        """
+        from lakemeta.undo.undoing import Undo
+
+        return Undo(partial(home_of, self.place), ledgers)
 
     def inspect(self, *, executor: Executor | None = None) -> HudiFacts:
         """What the table is and how healthy it is; lists every partition once."""
@@ -254,7 +285,7 @@ class HudiTable:
         """
         from lakemeta.hudi.clean.apply import begin, schedule
 
-        executor, clock = executor or LocalExecutor(), (env or Environment()).now
-        with working_on(f"schedule {plan.header.plan} of {self.url}"):
-            requested = schedule(begin(self.place, plan, executor, clock, assume_single_writer=assume_single_writer))
+        executor, env = executor or LocalExecutor(), env or Environment()
+        with working_on(f"schedule {plan.header.plan} of {self.url}"), running(self._run(plan, env)):
+            requested = schedule(begin(self.place, plan, executor, env.now, assume_single_writer=assume_single_writer))
         return requested.requested if requested else None

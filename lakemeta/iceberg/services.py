@@ -28,6 +28,7 @@ class Service:
     """One service: its name on the command line and, after ``iceberg.``, in plans, and what it does in one sentence.
 
     ``flags`` are arguments that are options of their own on the command line: their names, and what each is for.
+    ``deletes`` says that its plans name files to delete.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Service:
     planner: str
     applier: str
     flags: Mapping[str, str] = attrs.field(factory=dict)
+    deletes: bool = False
 
     def plan(self, request: PlanRequest) -> Plan:
         """Plan without changing anything."""
@@ -68,6 +70,7 @@ SERVICES: Final = {
             "lakemeta.iceberg.orphans.planner:plan_orphans",
             "lakemeta.iceberg.orphans.apply:apply_orphans",
             {"inventory": "Do not list; look at the files of this .parquet, .csv or manifest.json of S3 Inventory."},
+            deletes=True,
         ),
         Service(
             "rewrite-position-deletes",
@@ -92,6 +95,7 @@ SERVICES: Final = {
             "Remove old snapshots, and delete the files that nothing names then.",
             "lakemeta.iceberg.expire.planner:plan_expire",
             "lakemeta.iceberg.expire.apply:apply_expire",
+            deletes=True,
         ),
         Service(
             "compute-partition-stats",

@@ -15,12 +15,15 @@ from lakemeta.environment import Environment
 from lakemeta.errors import PathNotFoundError
 from lakemeta.events import Event, Progress, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
+from lakemeta.iceberg.catalogs.home import home_of, ledgers_of
 from lakemeta.iceberg.catalogs.opening import open_operations, place_of
 from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.duties import DUTIES
 from lakemeta.iceberg.service.plans import PREFIX
 from lakemeta.iceberg.service.requests import ApplyRequest, PlanRequest
 from lakemeta.iceberg.services import service_named, service_of
+from lakemeta.ledger.recording import recorded
+from lakemeta.ledger.run import Run
 from lakemeta.maintenance import steps
 
 if TYPE_CHECKING:
@@ -28,9 +31,11 @@ if TYPE_CHECKING:
 
     from lakemeta.finding import Finding
     from lakemeta.iceberg.doctor.facts import IcebergFacts
+    from lakemeta.ledger.lines import Mode
     from lakemeta.maintenance import Step
     from lakemeta.plan import Plan
     from lakemeta.report import Report
+    from lakemeta.undo.undoing import Undo
 
 T = TypeVar("T")
 
@@ -135,11 +140,15 @@ class IcebergTable:
         executor: Executor | None = None,
         env: Environment | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        quarantine: bool = False,
+        ledger: str | None = None,
     ) -> Report:
         """Apply a plan of any service, and report in the engine's own result names.
 
         ``env`` gives time, random numbers and identifiers, by default the machine's. ``on_progress`` is called, in any
-        thread but one call at a time, with how many groups and bytes have been rewritten.
+        thread but one call at a time, with how many groups and bytes have been rewritten. ``quarantine`` moves files of
+        the plan out of the way instead of deleting them; ``ledger`` is the directory for the record of what is deleted,
+        by default one beside the table's metadata.
 
         Raises:
             StalePlanError: a file of the plan is no longer in the table; nothing was changed.
@@ -148,11 +157,13 @@ class IcebergTable:
             UnsupportedFeatureError: the table cannot be changed by lakemeta.
         """
         found = service_of(plan)
-        request = ApplyRequest(
-            place=self.place, plan=plan, executor=executor, env=env or Environment(), on_progress=on_progress
-        )
+        env = env or Environment()
+        request = ApplyRequest(place=self.place, plan=plan, executor=executor, env=env, on_progress=on_progress)
+        mode: Mode = "quarantine" if quarantine else "delete"
+        run = Run(lambda: ledgers_of(self.place).moved(ledger), env, plan.header.plan, mode, plan)
         with working_on(f"apply {plan.header.plan} to {self.url}"):
-            return self._watch.apply(plan.header.plan, lambda: self._explained(partial(found.apply, request)))
+            work = partial(self._explained, partial(found.apply, request))
+            return self._watch.apply(plan.header.plan, lambda: recorded(run, work))
 
     def maintenance(
         self,
@@ -162,6 +173,8 @@ class IcebergTable:
         skip: Collection[str] = (),
         now: datetime | None = None,
         executor: Executor | None = None,
+        quarantine: bool = False,
+        ledger: str | None = None,
     ) -> tuple[Step, ...]:
         """The services of the table in the order of maintenance; plan each, and apply what is due.
 
@@ -171,11 +184,20 @@ class IcebergTable:
         return steps(
             DUTIES,
             lambda service, options: self.plan(service, options, now=now, executor=executor),
-            lambda plan: self.apply(plan, executor=executor),
+            lambda plan: self.apply(plan, executor=executor, quarantine=quarantine, ledger=ledger),
             settings=settings or {},
             at_least=at_least or {},
             skip=skip,
         )
+
+    def undo(self, ledgers: str | None = None) -> Undo:
+        """What runs have deleted of the table, to look at and to take back.
+
+        ``ledgers`` is the directory of their ledgers if one was given to them.
+        """
+        from lakemeta.undo.undoing import Undo
+
+        return Undo(partial(home_of, self.place), ledgers)
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""

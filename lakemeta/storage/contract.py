@@ -25,6 +25,12 @@ and such a path.
    Directories that a new file needs are made.
 10. ``resolve`` gives the path of a directory without symbolic links on the way, there or not; a store that has none
     gives the path as it is. An entry of ``list_dir`` that is a link to a directory says so.
+11. ``move_many`` gives one Outcome a move, in the order given and by the old path: ``deleted`` once the content is at
+   the new path and no more at the old one, ``absent`` if nothing is at the old one. A new path that is taken by other
+   content is a failure: a move never replaces a file. One that was cut short leaves the content at one path or at both,
+   and is completed by the same move. Nothing of the content goes through this process.
+12. A store that is an AppendingStorage adds to the end of a file, one that is a VersionedStorage hides files in buckets
+   that keep versions, instead of deleting them.
 """
 
 from __future__ import annotations
@@ -136,6 +142,10 @@ class Storage(Protocol):
         """Delete files."""
         ...
 
+    def move_many(self, moves: Sequence[tuple[str, str]]) -> list[Outcome]:
+        """Move files, each from its old path to a new one."""
+        ...
+
     def delete_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""
         ...
@@ -159,4 +169,37 @@ class ConditionalStorage(Protocol):
 
     def put_versioned(self, path: str, data: bytes, version: str | None) -> str | None:
         """Put new content in place of the given version, or of nothing: the new version, None if there was another."""
+        ...
+
+
+@runtime_checkable
+class AppendingStorage(Protocol):
+    """A store whose files grow."""
+
+    def append(self, path: str, data: bytes, *, synced: bool) -> None:
+        """Add to the end of a file that is there; ``synced`` waits until it has reached the disk."""
+        ...
+
+
+@runtime_checkable
+class VersionedStorage(Protocol):
+    """A store with buckets that keep what is deleted as versions, behind a delete marker."""
+
+    def keeps_versions(self, path: str) -> bool:
+        """True if what is deleted below a path can come back; False also if that cannot be found out."""
+        ...
+
+    def hide_many(self, paths: Sequence[str]) -> list[Outcome]:
+        """Put a delete marker on each file, and say by ``version`` which it is."""
+        ...
+
+    def unhide_many(self, paths: Sequence[tuple[str, str | None]]) -> list[Outcome]:
+        """Take the given marker, or if it is not known the newest, off each file: ``deleted`` if the file is back.
+
+        A file that is there is ``failed``: nothing of it is changed.
+        """
+        ...
+
+    def forget_many(self, paths: Sequence[tuple[str, str | None]]) -> list[Outcome]:
+        """Delete for good the version that a marker hides, and the marker; files that are there again stay."""
         ...

@@ -137,6 +137,19 @@ class LocalStorage:
         """Delete files, each with its checksum file."""
         return [_delete(path) for path in paths]
 
+    def move_many(self, moves: Sequence[tuple[str, str]]) -> list[Outcome]:
+        """Rename files, each without its checksum file."""
+        return [_move(*move) for move in moves]
+
+    def append(self, path: str, data: bytes, *, synced: bool) -> None:
+        """Add to the end of a file that is there."""
+        with storage_errors("write", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+            with open(descriptor, "ab", buffering=0) as file:  # noqa: PTH123 - of a descriptor: it makes no file
+                _write_all(file, data)
+                if synced:
+                    os.fsync(file.fileno())
+
     def delete_tree(self, path: str) -> None:
         """Remove a directory with everything in it; links are removed, not followed."""
         with storage_errors("remove", path):
@@ -229,6 +242,43 @@ def _delete(path: str) -> Outcome:
         return Outcome(path, "deleted" if _unlink_if_there(path) else "absent")
     except (OSError, ValueError) as error:
         return Outcome(path, "failed", reason(error))
+
+
+def _move(old: str, new: str) -> Outcome:
+    """Rename by a second name that must be new, and the end of the first: ``rename`` would replace a file."""
+    try:
+        if not _exists(old):
+            return Outcome(old, "absent")
+        _make_parent(new)
+        try:
+            os.link(old, new, follow_symlinks=False)
+        except FileExistsError:
+            if not _same_file(old, new):
+                return Outcome(old, "failed", f"{new} exists")
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            if _exists(new):
+                return Outcome(old, "failed", f"{new} exists")
+            os.rename(old, new)  # noqa: PTH104 - as in _unlink_if_there
+        _unlink_if_there(_checksum_file(new))
+        _unlink_if_there(_checksum_file(old))
+        _unlink_if_there(old)
+        return Outcome(old, "deleted")
+    except (OSError, ValueError) as error:
+        return Outcome(old, "failed", reason(error))
+
+
+def _same_file(one: str, other: str) -> bool:
+    """True for two names of one file, as a move leaves them that was cut short."""
+    first, second = Path(one).lstat(), Path(other).lstat()
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+
+
+def _write_all(file: io.FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
 
 
 def _unlink_if_there(path: str) -> bool:

@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _CONNECTING = threading.Lock()
 _MEMORY_CREATES = threading.Lock()
+_PIECE = 8 * 2**20  # bytes compared at a time
+_COPIES_AT_ONCE = 16  # of one call: each is some requests that take a distant store a while
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
 
 
@@ -164,6 +167,42 @@ class FsspecStorage:
         except Exception as error:  # noqa: BLE001 - a file system raises what it likes; the outcome has it
             return Outcome(path, "failed", reason(error))
         return Outcome(path, "deleted")
+
+    def move_many(self, moves: Sequence[tuple[str, str]]) -> list[Outcome]:
+        """Copy files inside of the store, some at a time, then delete the old ones."""
+        with ThreadPoolExecutor(_COPIES_AT_ONCE, thread_name_prefix="lakemeta-move") as pool:
+            unmoved = list(pool.map(self._copy_to_move, moves))
+        copied = [old for (old, _), outcome in zip(moves, unmoved, strict=True) if outcome is None]
+        gone = {outcome.path: outcome for outcome in self.delete_many(copied)}
+        # One that was gone when it was to be deleted had been copied: another process has moved it too.
+        return [
+            outcome or (Outcome(old, "deleted") if gone[old].done else gone[old])
+            for (old, _), outcome in zip(moves, unmoved, strict=True)
+        ]
+
+    def _copy_to_move(self, move: tuple[str, str]) -> Outcome | None:
+        """Copy a file to where it is moved: why that was not done, None if the old one is to be deleted."""
+        old, new = move
+        try:
+            size = self.size(old)
+            if not self.exists(new):
+                self._copy(old, new)
+            elif self.size(new) != size or not self._same_content(old, new, size):
+                return Outcome(old, "failed", f"{new} exists")
+        except PathNotFoundError:
+            return Outcome(old, "absent")
+        except (StorageError, UnsupportedFeatureError) as error:
+            return Outcome(old, "failed", str(error))
+        return None
+
+    def _same_content(self, one: str, other: str, size: int) -> bool:
+        """True if two files of one size are equal, as a move leaves them that was cut short."""
+        pieces = range(0, size, _PIECE)
+        return all(self.read_range(one, at, _PIECE) == self.read_range(other, at, _PIECE) for at in pieces)
+
+    def _copy(self, old: str, new: str) -> None:
+        with storage_errors("copy", old):
+            self.fs.cp_file(old, new)
 
     def delete_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""

@@ -10,6 +10,7 @@ import random
 import secrets
 import time
 from collections import defaultdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from lakemeta.errors import (
@@ -21,6 +22,7 @@ from lakemeta.errors import (
 )
 from lakemeta.moments import epoch_ms
 from lakemeta.report import Outcome
+from lakemeta.storage import s3_versions
 from lakemeta.storage.contract import Entry, is_checksum_file
 from lakemeta.storage.failure import reason, storage_errors
 from lakemeta.storage.remote import FsspecStorage
@@ -66,6 +68,7 @@ class S3Storage(FsspecStorage):
 
     _minds_condition = False
     _minds_versions = False
+    _versioned: Mapping[str, bool] = MappingProxyType({})
 
     def list_dir(self, path: str) -> list[Entry]:
         """The direct children of a directory, sorted by path. S3 has no empty directories."""
@@ -321,6 +324,29 @@ class S3Storage(FsspecStorage):
             f"{bucket}/{error['Key']}": (error.get("Code", ""), error.get("Message", ""))
             for error in answer.get("Errors", ())
         }
+
+    def keeps_versions(self, path: str) -> bool:
+        """True if the bucket's versioning is enabled; it is asked once."""
+        bucket = path.partition("/")[0]
+        if bucket not in self._versioned:
+            self._versioned = {**self._versioned, bucket: s3_versions.versioned(self._service, bucket)}
+        return self._versioned[bucket]
+
+    def hide_many(self, paths: Sequence[str]) -> list[Outcome]:
+        """Put a delete marker on each file, 1000 a request."""
+        return s3_versions.hide_many(self._service, paths)
+
+    def unhide_many(self, paths: Sequence[tuple[str, str | None]]) -> list[Outcome]:
+        """Take markers off files."""
+        return s3_versions.unhide_many(self._service, paths)
+
+    def forget_many(self, paths: Sequence[tuple[str, str | None]]) -> list[Outcome]:
+        """Delete for good what markers hide."""
+        return s3_versions.forget_many(self._service, paths)
+
+    @property
+    def _service(self) -> s3_versions.Service:
+        return s3_versions.Service(self._call, self.exists)
 
     def delete_tree(self, path: str) -> None:
         """Remove everything below a directory, its marker objects too; never a whole bucket."""

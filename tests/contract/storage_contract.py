@@ -42,6 +42,40 @@ def put(storage: Storage, *paths: str, data: bytes = b"x") -> None:
 class StorageContract:
     refused_names: ClassVar = frozenset[str]()  # names that the store itself has no files of
 
+    def test_a_move(self, storage: Storage, root: str) -> None:
+        """Files are at their new paths and no more at the old ones; outcomes come in order, also of what is absent."""
+        put(storage, f"{root}/a", f"{root}/d/b", data=b"123")
+        moves = [(f"{root}/{name}", f"{root}/.away/run/{name}") for name in ("a", "none", "d/b")]
+        outcomes = storage.move_many(moves)
+        assert [(o.path, o.status) for o in outcomes] == [
+            (f"{root}/a", "deleted"),
+            (f"{root}/none", "absent"),
+            (f"{root}/d/b", "deleted"),
+        ]
+        assert {e.path for e in storage.walk(root)} == {f"{root}/.away/run/a", f"{root}/.away/run/d/b"}
+        assert storage.read(f"{root}/.away/run/d/b") == b"123"
+
+    def test_a_move_replaces_nothing(self, storage: Storage, root: str) -> None:
+        """Where other content is, both files stay as they are."""
+        put(storage, f"{root}/a", data=b"123")
+        put(storage, f"{root}/b", data=b"456")
+        (outcome,) = storage.move_many([(f"{root}/a", f"{root}/b")])
+        assert (outcome.status, outcome.path) == ("failed", f"{root}/a")
+        assert (storage.read(f"{root}/a"), storage.read(f"{root}/b")) == (b"123", b"456")
+
+    @pytest.mark.parametrize("name", ODD_NAMES)
+    def test_odd_names_are_moved(self, storage: Storage, root: str, name: str) -> None:
+        """There and back again."""
+        put(storage, f"{root}/{name}/{name}")
+        there = [(f"{root}/{name}/{name}", f"{root}/q/{name}/{name}")]
+        for moves in (there, [(new, old) for old, new in there]):
+            assert [o.status for o in storage.move_many(moves)] == ["deleted"]
+            assert [e.path for e in storage.walk(root)] == [moves[0][1]]
+
+    def test_no_moves(self, storage: Storage) -> None:
+        """Nothing is asked for."""
+        assert storage.move_many([]) == []
+
     def test_pickled_copies_work(self, storage: Storage, root: str) -> None:
         """A storage can be shipped to a worker, used or not, and equals its copy."""
         copy = pickle.loads(pickle.dumps(storage))

@@ -291,3 +291,49 @@ def test_names_that_are_too_long(storage: Storage, root: str) -> None:
             look(too_long)
     with pytest.raises(StorageError, match="too long"):
         storage.create(too_long, b"")
+
+
+def test_a_move_that_was_cut_short(storage: LocalStorage, root: str) -> None:
+    """Both names of one file are left by it, and the same move takes the old one away; side files go with it."""
+    storage.replace(f"{root}/a", b"1")
+    Path(root, "q").mkdir()
+    os.link(f"{root}/a", f"{root}/q/a")
+    Path(root, ".a.crc").write_bytes(b"of an earlier file")
+    assert [o.status for o in storage.move_many([(f"{root}/a", f"{root}/q/a")])] == ["deleted"]
+    assert sorted(os.listdir(root)) == ["q"]
+    assert os.listdir(f"{root}/q") == ["a"]
+
+
+def test_a_link_is_moved_itself(storage: LocalStorage, root: str) -> None:
+    """What it leads to stays where it is."""
+    storage.replace(f"{root}/far", b"1")
+    Path(root, "link").symlink_to(f"{root}/far")
+    assert [o.status for o in storage.move_many([(f"{root}/link", f"{root}/q/link")])] == ["deleted"]
+    assert Path(root, "q/link").is_symlink()
+    assert Path(root, "far").exists()
+
+
+def test_a_disk_without_hard_links_moves_too(storage: LocalStorage, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a rename, once it is sure that nothing is in the way."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    for name in ("a", "b"):
+        Path(root, name).write_bytes(name.encode())
+    moved, failed = storage.move_many([(f"{root}/a", f"{root}/q/a"), (f"{root}/b", f"{root}/q/a")])
+    assert (moved.status, failed.status) == ("deleted", "failed")
+    assert (Path(root, "q/a").read_bytes(), Path(root, "b").read_bytes()) == (b"a", b"b")
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_files_grow(storage: LocalStorage, root: str, synced: bool) -> None:
+    """What is appended comes after what is there; a file that is not there is not made."""
+    storage.create(f"{root}/a", b"1")
+    storage.append(f"{root}/a", b"23", synced=synced)
+    storage.append(f"{root}/a", b"", synced=synced)
+    assert storage.read(f"{root}/a") == b"123"
+    with pytest.raises(PathNotFoundError):
+        storage.append(f"{root}/none", b"1", synced=synced)
+    assert not Path(root, "none").exists()

@@ -339,3 +339,87 @@ def test_url(storage: S3Storage) -> None:
     """Paths are written with s3://, whatever scheme the table was opened with."""
     other, path = open_storage("s3a://lake/t/", {})
     assert (path, other.url(path)) == ("lake/t", "s3://lake/t")
+
+
+def test_a_move_that_was_cut_short(server: S3Server, storage: S3Storage, root: str) -> None:
+    """The copy is there and the old object too: the same move deletes that, without another copy."""
+    put(storage, f"{root}/a", f"{root}/q/a", data=b"same")
+    server.requests.clear()
+    assert [o.status for o in storage.move_many([(f"{root}/a", f"{root}/q/a")])] == ["deleted"]
+    assert {e.path for e in storage.walk(root)} == {f"{root}/q/a"}
+    assert not [path for method, path, _ in server.requests if method == "PUT"]
+
+
+def test_what_cannot_be_copied_stays(server: S3Server, storage: S3Storage, root: str) -> None:
+    """Its outcome says why, and the others are moved."""
+    put(storage, f"{root}/a", f"{root}/b")
+    server.faults.append(
+        lambda r: error(403, "AccessDenied") if r.method == "PUT" and r.path.endswith("/q/a") else None
+    )
+    failed, moved = storage.move_many([(f"{root}/{name}", f"{root}/q/{name}") for name in "ab"])
+    assert (failed.status, moved.status) == ("failed", "deleted")
+    assert {e.path for e in storage.walk(root)} == {f"{root}/a", f"{root}/q/b"}
+
+
+@pytest.fixture
+def versioned(connected: S3Storage) -> tuple[S3Storage, str]:
+    """A storage, and a directory in a bucket that keeps versions."""
+    bucket = f"versions-{next(_NUMBERS)}"
+    connected._call("create_bucket", Bucket=bucket)
+    connected._call("put_bucket_versioning", Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    return connected, f"{bucket}/t"
+
+
+def versions(storage: S3Storage, path: str) -> tuple[int, int]:
+    """How many versions and delete markers a directory has."""
+    bucket, _, prefix = path.partition("/")
+    found = storage._call("list_object_versions", Bucket=bucket, Prefix=prefix)
+    return len(found.get("Versions", ())), len(found.get("DeleteMarkers", ()))
+
+
+def test_which_buckets_keep_versions(versioned: tuple[S3Storage, str], server: S3Server, root: str) -> None:
+    """Those whose versioning is enabled; not those of which the service will not say."""
+    storage, path = versioned
+    assert storage.keeps_versions(path)
+    assert not storage.keeps_versions(root)
+    server.faults.append(lambda r: error(403, "AccessDenied") if "versioning" in r.query_string.decode() else None)
+    assert not storage.keeps_versions("another/t")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_hidden_files_come_back(versioned: tuple[S3Storage, str], known: bool) -> None:
+    """By their markers, or by the newest marker; what is there is not touched, and nothing comes of nothing."""
+    storage, path = versioned
+    put(storage, f"{path}/a", f"{path}/ab", data=b"1")
+    hidden = storage.hide_many([f"{path}/a", f"{path}/ab"])
+    assert [o.status for o in hidden] == ["deleted", "deleted"]
+    assert not storage.exists(path)
+    put(storage, f"{path}/ab", data=b"newer")
+    marked = [(o.path, o.version if known else None) for o in hidden]
+    assert [o.status for o in storage.unhide_many([*marked, (f"{path}/none", None)])] == ["deleted", "failed", "absent"]
+    assert [storage.read(f"{path}/{name}") for name in ("a", "ab")] == [b"1", b"newer"]
+
+
+def test_a_file_that_was_deleted_twice(versioned: tuple[S3Storage, str]) -> None:
+    """The first marker does not bring back what a second one hides."""
+    storage, path = versioned
+    put(storage, f"{path}/a", data=b"1")
+    (first,) = storage.hide_many([f"{path}/a"])
+    put(storage, f"{path}/a", data=b"2")
+    (second,) = storage.hide_many([f"{path}/a"])
+    assert [o.status for o in storage.unhide_many([(f"{path}/a", first.version)])] == ["failed"]
+    assert [o.status for o in storage.unhide_many([(f"{path}/a", second.version)])] == ["deleted"]
+    assert storage.read(f"{path}/a") == b"2"
+
+
+def test_hidden_files_are_forgotten(versioned: tuple[S3Storage, str]) -> None:
+    """Version and marker go for good, a second time finds nothing, and a file that is there keeps all it has."""
+    storage, path = versioned
+    put(storage, f"{path}/a", f"{path}/b", f"{path}/aa", data=b"1")
+    hidden = storage.hide_many([f"{path}/a", f"{path}/b"])
+    storage.unhide_many([(f"{path}/b", None)])
+    marked = [(o.path, o.version) for o in hidden]
+    assert [o.status for o in storage.forget_many(marked)] == ["deleted", "absent"]
+    assert [o.status for o in storage.forget_many(marked)] == ["absent", "absent"]
+    assert versions(storage, path) == (2, 0)
+    assert storage.read(f"{path}/b") == b"1"

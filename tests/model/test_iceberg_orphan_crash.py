@@ -8,11 +8,12 @@ from __future__ import annotations
 import shutil
 import threading
 from contextlib import suppress
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
 import pytest
-from support.faults import Crash, FaultyStorage, WrappedStorage
+from support.faults import Crash, FaultyStorage, RecordingStorage, WrappedStorage
 from support.iceberg_checker import TableState
 from support.iceberg_tables import create_table, still_env
 from support.planted import NOW, age
@@ -80,7 +81,7 @@ def test_a_crash_anywhere(original, tmp_path, monkeypatch, when):
         saved.rename(original)
         if not storage.crashed:
             break
-    assert at == 3  # two rounds of deletions, and one run that nothing stops
+    assert at == 7  # the ledger's begin and end, two rounds with their intents, and one run that nothing stops
 
 
 class FailsAt(WrappedStorage):
@@ -145,3 +146,25 @@ def test_beside_a_rewrite_that_runs(tmp_path):
     assert not (root / "data" / "orphan").exists()
     assert whole(root)
     assert TableState.local(root).rows() == rows
+
+
+def test_the_same_plan_goes_on(original, tmp_path, monkeypatch):
+    """What the ledger has on record as gone is not looked at again, and nothing is listed for orphans."""
+    monkeypatch.setattr(apply, "_ROUND", 2)
+    shutil.copytree(original, tmp_path / "saved")
+    one, env = LocalExecutor(1), Environment(now=lambda: NOW)
+    plan = opened(original, LocalStorage()).plan("remove-orphan-files", now=NOW, executor=one)
+    with suppress(Crash):  # the ledger begins, an intent, a round, its outcome with the next intent, and no more
+        opened(original, FaultyStorage(LocalStorage(), 5)).apply(plan, executor=one, env=env)
+    gone = set(ORPHANS) - set(left(original))
+    assert len(gone) == 2
+    storage = RecordingStorage(LocalStorage())
+    table = opened(original, storage)
+    report = table.apply(plan, executor=one, env=Environment(now=lambda: NOW + timedelta(seconds=1)))
+    assert not [path for _, path in storage.calls if any(path.endswith(f"/{name}") for name in gone)]
+    assert not [path for name, path in storage.calls if name == "walk"]
+    assert (report.deleted_files, left(original)) == (2, [])
+    first, second = table.undo().history().runs
+    assert (first.state, second.state, second.opening.of) == ("interrupted", "done", (first.opening.run,))
+    shutil.rmtree(original)
+    (tmp_path / "saved").rename(original)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MUTATING = frozenset({"open_output", "create", "replace", "delete_many", "delete_tree"})
+MUTATING = frozenset({"open_output", "create", "replace", "delete_many", "move_many", "delete_tree"})
 
 
 class Crash(BaseException):
@@ -101,6 +101,15 @@ class WrappedStorage:
             paths,
             lambda: self.inner.delete_many(paths),
             lambda: self.inner.delete_many(first),
+        )
+
+    def move_many(self, moves: Sequence[tuple[str, str]]) -> list[Outcome]:
+        first = moves[: len(moves) // 2]
+        return self.operation(
+            "move_many",
+            [old for old, _ in moves],
+            lambda: self.inner.move_many(moves),
+            lambda: self.inner.move_many(first),
         )
 
     def delete_tree(self, path: str) -> None:

@@ -89,8 +89,8 @@ def apply(root: Path | str, made: Plan, storage: Storage | None = None, seed: in
 
 
 def files(root: Path | str) -> set[str]:
-    """All files of the table but versions and the hint; ledgers too."""
-    found = {str(path) for path in Path(root).rglob("*") if path.is_file()}
+    """All files of the table but versions, the hint and ledgers; marks too."""
+    found = {str(path) for path in Path(root).rglob("*") if path.is_file() and ".lakemeta-ledgers" not in path.parts}
     return {path for path in found if not path.endswith((".metadata.json", "version-hint.text", ".crc"))}
 
 

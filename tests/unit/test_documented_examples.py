@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from contract.spark_cluster import needs_spark
 from pyiceberg.catalog.sql import SqlCatalog
+from support.commands import runner
 
 from lakemeta.cli.hudi import clean
 from lakemeta.hudi import HudiTable
@@ -56,6 +57,32 @@ def test_a_plain_loop(table: SampleTable) -> None:
     deleted += after.apply(after.plan_clean(OPTIONS)).deleted_files
     assert deleted > 8
     assert after.plan_clean(OPTIONS).is_empty
+
+
+def test_a_clean_with_a_way_back(table: SampleTable) -> None:
+    """What it moved is back, and nothing waits any more."""
+    deleted, restored, waiting = function("undo.md", "try_a_clean")(table.root, OPTIONS)
+    assert (deleted == restored) > 0
+    assert waiting == []
+
+
+def test_the_commands_of_undoing(
+    table: SampleTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """They run one after the other as they are written, with the ledger of the first of them."""
+    (block,) = re.findall(r"```console\n(.*?)```", (ROOT / "docs/undo.md").read_text(encoding="utf-8"), re.DOTALL)
+    Path(table.root).rename(tmp_path / "events")
+    monkeypatch.chdir(tmp_path)
+    call, said = runner(monkeypatch, capsys), []
+    for line in block.strip().splitlines():
+        ledger = next(map(str, (tmp_path / "events").rglob("*.jsonl")), "")
+        done = call(*line.removeprefix("$ lakemeta ").replace("LEDGER", ledger).split())
+        assert done.code == 0, done
+        said.append(done.out)
+    assert "in quarantine" in said[0]
+    assert "done, in quarantine" in said[1]
+    assert "restored_files_count: 8" in said[2]
+    assert said[3] == "Nothing to do.\n"
 
 
 STREAMING = """

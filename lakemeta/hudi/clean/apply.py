@@ -41,6 +41,7 @@ from lakemeta.hudi.timeline.instant_writer import Clock, InstantWriter
 from lakemeta.hudi.timeline.loading import load_state
 from lakemeta.hudi.timeline.locks import TableLock, table_lock
 from lakemeta.hudi.timeline.times import timezone
+from lakemeta.ledger.run import open_ledger
 from lakemeta.report import Report, count
 
 if TYPE_CHECKING:
@@ -90,8 +91,9 @@ def begin(
     # A bad path is found before the plan is requested: a pending clean that cannot be executed blocks the table.
     check_plan(data_door(place.storage, place.root), place.root, cleaner_plan(place, plan, state), state, executor)
     if drop_metadata and state.config.has_metadata_table:
+        open_ledger()
         with lock.held():
-            state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config))
+            state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config, executor))
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
     return Applying(place, plan, options, state, failures, writer, lock, executor, assume_single_writer)
 
@@ -107,6 +109,7 @@ def schedule(applying: Applying) -> Instant | None:
     Raises StorageError if a file of a failed write cannot be deleted; its rollback stays pending.
     """
     if applying.failures.writes:
+        open_ledger()
         _settle_metadata(applying)
     rolled_back = _roll_back(applying)
     unfinished = [note for one in rolled_back for note in notes(one)]
@@ -121,6 +124,8 @@ def run(applying: Applying) -> Report:
     if not (has_work(applying.plan) or applying.failures.writes or applying.state.unfinished_cleans):
         return report(applying.place, applying.plan, [])
     _check_waiting(applying)
+    if not applying.plan.is_empty or applying.failures.writes or applying.state.unfinished_cleans:
+        open_ledger()
     settled = _settle_metadata(applying)
     rolled_back = _roll_back(applying)
     if not all(one.complete for one in rolled_back):
@@ -171,8 +176,21 @@ def _request(applying: Applying) -> Instant | None:
 def _execute(applying: Applying, pending: Instant, *, judged: bool = False) -> Executed:
     place, executor = applying.place, applying.executor
     state = load_state(place.storage, place.root, executor)  # an earlier clean of this run has changed it
-    drop = applying.options.drop_savepointed
-    return execute_clean(applying.writer, state, pending, executor, applying.lock, drop_savepointed=drop, judged=judged)
+    return execute_clean(
+        applying.writer,
+        state,
+        pending,
+        executor,
+        applying.lock,
+        drop_savepointed=applying.options.drop_savepointed,
+        sizes=_sizes(place, applying.plan),
+        judged=judged,
+    )
+
+
+def _sizes(place: Place, plan: Plan) -> dict[str, int]:
+    """The bytes of the plan's files, by store path."""
+    return {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
 
 
 def _check_waiting(applying: Applying) -> None:
@@ -227,7 +245,7 @@ def report(
 ) -> Report:
     """The report of rollbacks and executed cleans; bytes are counted for files whose size the plan knows."""
     outcomes = [o for done in rolled_back for o in done.outcomes] + [o for done in executed for o in done.outcomes]
-    sizes = {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
+    sizes = _sizes(place, plan)
     last = executed[-1] if executed else None
     unfinished = [note for done in rolled_back for note in notes(done)]
     if any(not outcome.done for done in executed for outcome in done.outcomes):

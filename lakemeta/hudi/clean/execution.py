@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from lakemeta.report import Outcome
     from lakemeta.storage import Storage
 
-_DELETE_BATCH = 1000  # one bulk request of an object store
-
 
 @attrs.frozen
 class Executed:
@@ -80,9 +78,12 @@ def execute_clean(
     lock: TableLock,
     *,
     drop_savepointed: bool,
+    sizes: Mapping[str, int],
     judged: bool = False,
 ) -> Executed:
     """Execute one pending clean to its end; ``judged`` says that its plan was, on the table as it is.
+
+    ``sizes`` are the bytes of files, by store path, as far as they are known.
 
     Raises:
         CorruptMetadataError: its plan is damaged or names a path outside the table or under a savepoint, or the
@@ -95,9 +96,9 @@ def execute_clean(
     paths = check_names(door, root, plan, state) if judged else check_plan(door, root, plan, state, executor)
     prepared = prepare_clean(writer, state.timeline, pending.requested, plan)
     writer.inflight(pending, content)
-    flat = [path for listed in paths.values() for path in listed]
-    outcomes = tuple(executor.map_batches(door.delete_files, flat, batch_size=_DELETE_BATCH))
-    dropped, notes = _drop(door, root, plan, state, drop_savepointed=drop_savepointed)
+    files = [(path, sizes.get(path)) for listed in paths.values() for path in listed]
+    outcomes = tuple(door.dispose(files, executor))
+    dropped, notes = _drop(door, plan, state, executor, drop_savepointed=drop_savepointed)
     millis = int((perf_counter() - started) * 1000)
     done = Executed(pending.requested, outcomes, dropped, plan.earliest[0] if plan.earliest else "", millis, notes)
     record = clean_metadata(plan, done, root)
@@ -162,18 +163,19 @@ def _name(path: str) -> str:
 
 
 def _drop(
-    door: Door, root: str, plan: CleanerPlan, state: TableState, *, drop_savepointed: bool
+    door: Door, plan: CleanerPlan, state: TableState, executor: Executor, *, drop_savepointed: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Remove the directories of dropped partitions (rule 3): the ones removed, and notes on the others."""
     dropped: list[str] = []
     notes: list[str] = []
+    root = door.base
     context = clean_context(state, CleanOptions(drop_savepointed=drop_savepointed), state.timeline, "")
     for partition in plan.partitions_to_delete or ():
         problem = next(_in_the_way(door.storage, root, partition, plan=plan, state=state, context=context), None)
         if problem is not None:
             notes.append(f"the directory of {partition or 'the table'} stays: {problem}")
             continue
-        door.delete_directory(f"{root}/{partition}")
+        door.dispose_directory(f"{root}/{partition}", executor)
         dropped.append(partition)
     return tuple(dropped), tuple(notes)
 

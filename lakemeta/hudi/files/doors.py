@@ -17,8 +17,15 @@ from __future__ import annotations
 from re import escape
 from typing import TYPE_CHECKING, Final
 
-from lakemeta.deletion import Door
-from lakemeta.hudi.files.layout import HEARTBEAT_FOLDER, LOCK_NAME, MARKER_FOLDER, METADATA_TABLE, PROPERTIES
+from lakemeta.deletion import Door, Quarantine
+from lakemeta.hudi.files.layout import (
+    HEARTBEAT_FOLDER,
+    LOCK_NAME,
+    MARKER_FOLDER,
+    METADATA_TABLE,
+    PROPERTIES,
+    QUARANTINE,
+)
 from lakemeta.hudi.files.names import BLOCK_TOKEN
 
 if TYPE_CHECKING:
@@ -41,7 +48,7 @@ _METADATA_DIRECTORIES: Final = rf"{escape(METADATA_TABLE)}|{escape(MARKER_FOLDER
 
 def data_door(storage: Storage, root: str) -> Door:
     """The door for data files and for the directories of partitions."""
-    return Door(storage, root, _DATA, _DATA)
+    return Door(storage, root, _DATA, _DATA, Quarantine(root, f"{root}/{QUARANTINE}"))
 
 
 def metadata_door(storage: Storage, root: str) -> Door:

@@ -11,12 +11,13 @@ from lakemeta.hudi.files.properties import TableConfig, format_properties
 from lakemeta.hudi.timeline.loading import load_config
 
 if TYPE_CHECKING:
+    from lakemeta.executor import Executor
     from lakemeta.storage import Storage
 
 _PARTITIONS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight")
 
 
-def drop_metadata_table(storage: Storage, root: str, config: TableConfig) -> TableConfig:
+def drop_metadata_table(storage: Storage, root: str, config: TableConfig, executor: Executor) -> TableConfig:
     """Clear the metadata table's partitions in ``hoodie.properties``, then remove its directory.
 
     The order matters: readers stop trusting the metadata table before it goes. A crash in between leaves an unused
@@ -30,5 +31,5 @@ def drop_metadata_table(storage: Storage, root: str, config: TableConfig) -> Tab
     storage.replace(f"{path}.backup", storage.read(path))
     storage.replace(path, content)
     door.delete_files([f"{path}.backup"])
-    door.delete_directory(f"{root}/{METADATA_TABLE}")
+    door.dispose_directory(f"{root}/{METADATA_TABLE}", executor)
     return load_config(storage, root)

@@ -28,6 +28,7 @@ from lakemeta.hudi.timeline.loading import InstantReader, load_state
 from lakemeta.hudi.timeline.locks import TableLock, table_lock
 from lakemeta.hudi.timeline.rollback_metadata import decode_rolled_back
 from lakemeta.hudi.timeline.times import timezone
+from lakemeta.ledger.run import open_ledger
 from lakemeta.moments import epoch_ms
 from lakemeta.plan_operations import Delete, Keep
 from lakemeta.report import Report, count
@@ -127,6 +128,8 @@ def apply_rollback(
     for write in failures.writes:
         _refuse_different(place, plan, write)
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
+    if failures.writes:
+        open_ledger()
     leftovers = _roll_back_leftovers(place, plan, writer, lock=lock, state=state, options=options)
     done = roll_back_all(place, writer, failures, options=options, lock=lock, executor=executor)
     return _report(plan, done, leftovers)

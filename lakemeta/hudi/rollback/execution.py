@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline.locks import TableLock
     from lakemeta.report import Outcome
 
-_DELETE_BATCH = 1000  # one bulk request of an object store
-
 
 @attrs.frozen
 class RolledBack:
@@ -114,9 +112,8 @@ def _execute(
 ) -> RolledBack:
     writer.inflight(rollback, b"")
     started = perf_counter()
-    deletes = list(write.deletes())
-    door, paths = data_door(writer.storage, writer.root), [path for _, _, path in deletes]
-    outcomes = tuple(executor.map_batches(door.delete_files, paths, batch_size=_DELETE_BATCH))
+    files = [(path, write.sizes.get(path)) for _, _, path in write.deletes()]
+    outcomes = tuple(data_door(writer.storage, writer.root).dispose(files, executor))
     blocks = _append_blocks(writer, write, rollback.requested)
     millis = int((perf_counter() - started) * 1000)
     freed = sum(write.sizes.get(outcome.path, 0) for outcome in outcomes if outcome.status == "deleted")

@@ -10,7 +10,8 @@ Rules of this module:
    Callers prove of each path that the table's newest metadata does not name it.
 4. Files that no snapshot names any more: anything below a location that the table declares as its own, whoever wrote
    it, but no version of the table, no version hint, and no marker of lakemeta. Callers prove that nothing needs them.
-5. No directory ever goes.
+5. No directory ever goes, but a quarantine when it is purged.
+6. Quarantined files wait in ``.lakemeta-quarantine`` in the outermost location of the table that they lie in.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakemeta.deletion import Door
+from lakemeta.deletion import Door, Quarantine
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.iceberg.write.settings import data_root, name_pattern
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 MARKER_PREFIX: Final = ".lakemeta-rewrite-"
 EXPIRE_PREFIX: Final = ".lakemeta-expire-"
+LEDGERS: Final = ".lakemeta-ledgers"
+QUARANTINE: Final = ".lakemeta-quarantine"
 MARKER_SUFFIX: Final = ".json"
 _STATISTICS: Final = r"partition-stats-[^/]+\.parquet|[^/]+\.stats"
 _MARKERS: Final = rf"(?:{re.escape(MARKER_PREFIX)}|{re.escape(EXPIRE_PREFIX)})[^/]+\.json"
@@ -62,9 +65,8 @@ class Doors:
     @classmethod
     def of_table(cls, storage: Storage, metadata: TableMetadata) -> Doors:
         """Those of all locations that the table declares and that lie in its store."""
-        declared = [metadata.location, *(metadata.properties[n] for n in OWN_LOCATIONS if n in metadata.properties)]
-        bases = {path.rstrip("/") for location in declared if (path := _path(storage, location))}
-        return cls(tuple(Door(storage, base, _UNNAMED) for base in sorted(bases, key=lambda b: (-len(b), b)) if base))
+        bases = sorted(own_bases(storage, metadata), key=lambda base: (-len(base), base))
+        return cls(tuple(Door(storage, b, _UNNAMED, quarantine=quarantine_around(storage, metadata, b)) for b in bases))
 
     def find(self, location: str) -> tuple[Door, str] | None:
         """The door that lets a file through, and the file's store path; None if there is no such door."""
@@ -86,9 +88,22 @@ def metadata_door(storage: Storage, folder: str) -> Door:
     return Door(storage, folder, _METADATA)
 
 
-def orphan_door(storage: Storage, root: str) -> Door:
+def orphan_door(storage: Storage, metadata: TableMetadata, root: str) -> Door:
     """The door for orphan files below a directory, given as store path."""
-    return Door(storage, root, _ORPHAN)
+    return Door(storage, root, _ORPHAN, quarantine=quarantine_around(storage, metadata, root))
+
+
+def own_bases(storage: Storage, metadata: TableMetadata) -> set[str]:
+    """The store paths of all locations that the table declares and that lie in its store."""
+    declared = [metadata.location, *(metadata.properties[n] for n in OWN_LOCATIONS if n in metadata.properties)]
+    return {base for location in declared if (base := (_path(storage, location) or "").rstrip("/"))}
+
+
+def quarantine_around(storage: Storage, metadata: TableMetadata, directory: str) -> Quarantine:
+    """Where files of a directory wait (rule 6)."""
+    around = (base for base in own_bases(storage, metadata) if f"{directory}/".startswith(f"{base}/"))
+    root = min(around, key=len, default=directory)
+    return Quarantine(root, f"{root}/{QUARANTINE}")
 
 
 def metadata_folder(operations: TableOperations) -> str:

@@ -33,6 +33,7 @@ from lakemeta.iceberg.expire.planner import EXPIRE_SNAPSHOTS
 from lakemeta.iceberg.expire.proof import Proof
 from lakemeta.iceberg.service.plans import open_plan
 from lakemeta.iceberg.spec.metadata_removal import Removal, remove
+from lakemeta.ledger.run import open_ledger
 from lakemeta.plan_operations import Delete, Expire, RemoveRef, RemoveUnused
 from lakemeta.report import Report, count
 
@@ -62,6 +63,8 @@ def apply_expire(request: ApplyRequest) -> Report:
     targets = proof.targets(loaded)
     if not request.plan.operations:
         return _report(request, _Done())
+    if targets:
+        open_ledger()
     ledgers = [one.path for one in proof.former]
     current = loaded
     if proof.removal != Removal():

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.expire.unreferenced import Unreferenced
     from lakemeta.report import Outcome
 
-_BATCH: Final = 1000  # files in one call of a store
 _STAGES: Final[tuple[frozenset[Kind], ...]] = (
     CONTENT,
     frozenset({"manifest"}),
@@ -56,7 +55,7 @@ def delete(targets: Sequence[Target], executor: Executor) -> Iterator[tuple[Targ
     for kinds in _STAGES:
         complete = True
         for door, group in by_door(target for target in targets if target.file.kind in kinds):
-            outcomes = executor.map_batches(door.delete_files, [target.path for target in group], batch_size=_BATCH)
+            outcomes = door.dispose([(target.path, target.file.size) for target in group], executor)
             for target, outcome in zip(group, outcomes, strict=True):
                 complete = complete and outcome.done
                 yield target, outcome

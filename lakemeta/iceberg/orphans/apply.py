@@ -7,7 +7,8 @@ Rules of this module:
    nothing is deleted.
 2. The metadata is read again before each batch; what has become named since is spared. So is what has changed since the
    cutoff, or whose age the store no longer gives: each file is looked up right before it goes.
-3. There is nothing to undo. An application that stops half-way has deleted orphans, and the next plan finds the rest.
+3. There is nothing to undo. An application that stops half-way has deleted orphans: the same plan goes on with those
+   that the ledger does not have on record as gone, and another plan finds the rest.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
 from lakemeta.iceberg.service.neighbours import metadata_directory
 from lakemeta.iceberg.service.plans import open_plan
 from lakemeta.iceberg.spec.properties import check_gc
+from lakemeta.ledger.run import current_run, open_ledger
 from lakemeta.paths import is_rooted
 from lakemeta.plan_operations import Delete
 from lakemeta.report import Outcome, Report, count
@@ -74,8 +76,12 @@ def apply_orphans(request: ApplyRequest) -> Report:
     """
     loaded = open_plan(request, SERVICE, (Delete,))
     removal = _Removal.of(request, loaded)
-    planned = removal.planned(loaded)
+    run = current_run()
+    gone = run.went_before() if run is not None else set()
+    planned = [file for file in removal.planned(loaded) if file.path not in gone]
     removal.prove(planned)
+    if planned:
+        open_ledger()
     return removal.delete(planned)
 
 
@@ -109,6 +115,9 @@ class _Removal:
         """The table's store."""
         return self.request.place.operations.storage
 
+    def _door(self, root: Root) -> Door:
+        return orphan_door(self.storage, self.request.place.operations.current().metadata, root.path)
+
     def planned(self, loaded: LoadedTable) -> list[_Planned]:
         """The files of the plan; raises StalePlanError if one lies where this removal does not look."""
         found = []
@@ -123,7 +132,7 @@ class _Removal:
     def prove(self, planned: Sequence[_Planned]) -> None:
         """Raise unless every file may go, by rule 1."""
         for root in self.roots:
-            orphan_door(self.storage, root.path).check_files(f.path for f in planned if f.root is root)
+            self._door(root).check_files(f.path for f in planned if f.root is root)
         spared, loaded = self._look_again()
         hidden = HiddenNames.of(loaded.metadata)
         for file in planned:
@@ -156,9 +165,8 @@ class _Removal:
             tally.named += len(files) - len(going)
             for root in self.roots:
                 own = [file for file in going if file.root is root]
-                work = partial(_delete, orphan_door(self.storage, root.path), self.cutoff_ms)
-                paths = [file.path for file in own]
-                fates = self.executor.map_batches(work, paths, batch_size=_BATCH)
+                work, sizes = partial(_delete, self.cutoff_ms), [(file.path, file.size) for file in own]
+                fates = self._door(root).dispose(sizes, self.executor, batch_size=_BATCH, work=work)
                 for file, fate in zip(own, fates, strict=True):
                     tally.add(file, fate)
         return self._report(tally)
@@ -230,7 +238,7 @@ class _Tally:
         return tuple(found)
 
 
-def _delete(door: Door, cutoff_ms: int, paths: Sequence[str]) -> Iterator[_Fate]:
+def _delete(cutoff_ms: int, door: Door, paths: Sequence[str]) -> Iterator[_Fate]:
     """Look files up and delete those that still are as old as they were."""
     fates: dict[str, _Fate] = {}
     for path in paths:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
-QUARANTINE: Final = ".lakemeta-quarantine"
 OURS: Final = ".lakemeta-"
 FLINK_JOB: Final = "flink.job-id"
 _HIDDEN: Final = ("_", ".")

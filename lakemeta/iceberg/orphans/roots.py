@@ -20,9 +20,8 @@ import attrs
 
 from lakemeta.deletion import Links
 from lakemeta.errors import LakemetaError, OptionError, PathNotFoundError, StorageError
-from lakemeta.iceberg.catalogs.doors import OWN_LOCATIONS
+from lakemeta.iceberg.catalogs.doors import OWN_LOCATIONS, QUARANTINE
 from lakemeta.iceberg.catalogs.hadoop import read_metadata
-from lakemeta.iceberg.orphans.names import QUARANTINE
 from lakemeta.iceberg.orphans.uris import Prefix, split_location
 from lakemeta.iceberg.service.neighbours import METADATA
 from lakemeta.iceberg.spec.locations import store_path

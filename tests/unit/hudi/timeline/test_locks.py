@@ -226,7 +226,7 @@ def test_several_writers_without_a_provider_use_zookeeper(tmp_path: Path) -> Non
 
 
 def test_a_clean_holds_the_lock_for_its_instants_only(tmp_path: Path) -> None:
-    """Requested and completed are written under the lock; files are deleted without it."""
+    """Requested and completed are written under the lock; files are deleted without it, once the ledger names them."""
     table = TableFiles(tmp_path)
     for _ in range(4):
         table.commit({"p1": "a"})
@@ -238,7 +238,8 @@ def test_a_clean_holds_the_lock_for_its_instants_only(tmp_path: Path) -> None:
     plan = hudi.plan_clean(options, now=NOW, executor=executor)
     hudi.apply(plan, executor=executor, env=Environment(lambda: datetime.now(UTC)))
     steps = [Path(path).name.rpartition(".")[2] for _, path in recording.mutations()]
-    assert steps == ["lock", "requested", "lock", "inflight", "parquet", "parquet", "lock", "clean", "lock"]
+    assert steps[:5] == ["jsonl", "lock", "requested", "lock", "inflight"]
+    assert steps[5:] == ["jsonl", "parquet", "parquet", "lock", "clean", "lock", "jsonl"]
 
 
 def test_a_clean_waits_for_nobody_who_keeps_the_lock(tmp_path: Path) -> None:

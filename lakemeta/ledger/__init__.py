@@ -1,0 +1,1 @@
+"""The ledger: what a run deletes, recorded as it goes."""
