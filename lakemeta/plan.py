@@ -188,7 +188,7 @@ def _check_end(lines: list[str], objects: list[dict[str, Json]]) -> None:
     end = objects[-1]
     if end.get("end") is not True:
         raise CorruptMetadataError("the plan file has no end line, so it is truncated; make the plan again")
-    digest = hashlib.sha256("".join(lines[:-1]).encode()).hexdigest()
+    digest = hashlib.sha256("".join(lines[:-1]).encode("utf-8", "surrogatepass")).hexdigest()
     if end.get("sha256") != digest or end.get("ops") != len(objects) - 2:
         raise CorruptMetadataError("the plan file was changed after it was made; make the plan again")
 

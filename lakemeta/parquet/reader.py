@@ -30,18 +30,49 @@ _SHORT: Final = 4096  # neither parquet-java nor Arrow keep bounds of longer tex
 _LONG: Final = 64 * 1024
 _SHORTENED: Final = "DELTA_BYTE_ARRAY"  # holds of a text what is not as in the one before
 # Field ids of the structs in parquet.thrift.
-_CHUNK_META, _SIZE_STATISTICS, _TEXT_BYTES = 3, 16, 1
+_CHUNK_META, _SIZE_STATISTICS, _TEXT_BYTES, _REPETITIONS, _DEFINITIONS = 3, 16, 1, 2, 3
 
 
 def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
     """Open a file for reading; raises what pyarrow raises (ArrowInvalid, OSError) if it is not Parquet."""
     if isinstance(source, bytes):
-        return pq.ParquetFile(pa.BufferReader(source), pre_buffer=False)
+        file = pq.ParquetFile(pa.BufferReader(source), pre_buffer=False)
+        _check_histograms(file)
+        return file
     file = pq.ParquetFile(source, pre_buffer=True)
+    _check_histograms(file)
     meta = file.metadata
     if any(_is_heavy(meta.row_group(i)) for i in range(meta.num_row_groups)):
         return pq.ParquetFile(source, metadata=meta, buffer_size=_BUFFER, pre_buffer=False)
     return file
+
+
+def _check_histograms(file: pq.ParquetFile) -> None:
+    """Raise ArrowInvalid for size statistics of levels that a column does not have: Arrow ends the process for them."""
+    columns = [file.schema.column(n) for n in range(len(file.schema))]
+    try:
+        fits = all(
+            _has_its_levels(column, chunk)
+            for group in row_groups(_footer(file))
+            for column, (_, chunk) in zip(columns, column_chunks(group), strict=True)
+        )
+    except (LookupError, TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise pa.ArrowInvalid("its size statistics are not those of its columns")
+
+
+def _has_its_levels(column: Any, chunk: thrift.Struct) -> bool:
+    sizes = chunk[_CHUNK_META][1].get(_SIZE_STATISTICS)
+    levels = ((_REPETITIONS, column.max_repetition_level), (_DEFINITIONS, column.max_definition_level))
+    found = ((len(sizes[1][field][1][1]), most) for field, most in levels if sizes and field in sizes[1])
+    return all(length in (0, most + 1) for length, most in found)
+
+
+def _footer(file: pq.ParquetFile) -> thrift.Struct:
+    out = io.BytesIO()
+    file.metadata.write_metadata_file(out)
+    return thrift.loads(out.getvalue()[4:])
 
 
 def _is_heavy(group: Any) -> bool:

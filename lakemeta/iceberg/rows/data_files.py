@@ -118,7 +118,7 @@ def _damage(where: str) -> Iterator[None]:
         yield
     except LakemetaError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptMetadataError(f"{where} cannot be read: {' '.join(str(error).split())}") from error
 
 
