@@ -99,7 +99,15 @@ def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> Op
             opened = _open_orc(source, where)
         else:
             opened = _open_avro(source if isinstance(source, bytes) else source.read(), where)
+        _check_names(opened.schema)
     return attrs.evolve(opened, read=lambda columns, part: _guarded(opened.read(columns, part), where))
+
+
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    """Raise UnicodeDecodeError for a name that is no text: Arrow reads names only when it is asked for them."""
+    for field in fields:
+        field.name  # noqa: B018
+        _check_names(field.type.field(i) for i in range(field.type.num_fields))
 
 
 def size_of(source: BinaryIO | bytes) -> int:
