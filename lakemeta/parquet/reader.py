@@ -37,22 +37,22 @@ def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
     """Open a file for reading; raises what pyarrow raises (ArrowInvalid, OSError) if it is not Parquet."""
     if isinstance(source, bytes):
         file = pq.ParquetFile(pa.BufferReader(source), pre_buffer=False)
-        _check_histograms(file)
+        _check_sizes(file)
         return file
     file = pq.ParquetFile(source, pre_buffer=True)
-    _check_histograms(file)
+    _check_sizes(file)
     meta = file.metadata
     if any(_is_heavy(meta.row_group(i)) for i in range(meta.num_row_groups)):
         return pq.ParquetFile(source, metadata=meta, buffer_size=_BUFFER, pre_buffer=False)
     return file
 
 
-def _check_histograms(file: pq.ParquetFile) -> None:
-    """Raise ArrowInvalid for size statistics of levels that a column does not have: Arrow ends the process for them."""
+def _check_sizes(file: pq.ParquetFile) -> None:
+    """Raise ArrowInvalid for size statistics that a column cannot have: Arrow ends the process for them."""
     columns = [file.schema.column(n) for n in range(len(file.schema))]
     try:
         fits = all(
-            _has_its_levels(column, chunk)
+            _has_its_sizes(column, chunk)
             for group in row_groups(_footer(file))
             for column, (_, chunk) in zip(columns, column_chunks(group), strict=True)
         )
@@ -62,11 +62,14 @@ def _check_histograms(file: pq.ParquetFile) -> None:
         raise pa.ArrowInvalid("its size statistics are not those of its columns")
 
 
-def _has_its_levels(column: Any, chunk: thrift.Struct) -> bool:
+def _has_its_sizes(column: Any, chunk: thrift.Struct) -> bool:
     sizes = chunk[_CHUNK_META][1].get(_SIZE_STATISTICS)
     levels = ((_REPETITIONS, column.max_repetition_level), (_DEFINITIONS, column.max_definition_level))
-    found = ((len(sizes[1][field][1][1]), most) for field, most in levels if sizes and field in sizes[1])
-    return all(length in (0, most + 1) for length, most in found)
+    if not sizes:
+        return True
+    found = [(len(sizes[1][field][1][1]), most) for field, most in levels if field in sizes[1]]
+    texts = _TEXT_BYTES not in sizes[1] or column.physical_type == "BYTE_ARRAY"
+    return texts and all(length in (0, most + 1) for length, most in found)
 
 
 def _footer(file: pq.ParquetFile) -> thrift.Struct:

@@ -101,7 +101,8 @@ def changed(before: Files, after: Files) -> list[str]:
 
 def _done(job: Job, url: str, after: Files, result: Result, calm: Calm) -> list[str]:
     wrong = []
-    found = shape(job, url, after)
+    # A ledger that could not be deleted is none of the work: the next expire finds it with nothing left to do.
+    found = shape(job, url, {name: data for name, data in after.items() if not name.startswith("metadata/.lakemeta-")})
     if found != calm.shapes[0]:
         wrong.append(f"it says that it is done, but left {difference(found, calm.shapes[0])}")
     if result.report is None or _numbers(result.report) != _numbers(calm.report):
