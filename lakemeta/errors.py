@@ -74,6 +74,12 @@ class StalePlanError(LakemetaError):
     exit_code = 3
 
 
+class ShareError(LakemetaError):
+    """A plan would remove more of a table's bytes than may go unless said; nothing was changed."""
+
+    exit_code = 3
+
+
 class CommitConflictError(LakemetaError):
     """The commit surely did not happen; new files of this run have been removed."""
 

@@ -54,7 +54,7 @@ _HEADER: Final[dict[str, Kind]] = {
     **dict.fromkeys(("timeline_digest", "table_uuid"), _TEXT),
     **dict.fromkeys(("savepoints", "failed_writes", "pending_cleans", "alive_writes", "notes"), _TEXTS),
     **dict.fromkeys(("options", "pending_rollbacks"), _TEXT_MAP),
-    **dict.fromkeys(("table_format_version", "partitions", "now_ms"), _NUMBER),
+    **dict.fromkeys(("table_format_version", "partitions", "now_ms", "table_bytes"), _NUMBER),
     **dict.fromkeys(("wholly_matching_files", "possibly_matching_files"), _NUMBER),
     "rollback_blocks": _BLOCKS,
     "empty_clean": _FLAG,

@@ -14,6 +14,8 @@ from lakemeta.words import html_table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from lakemeta.safeguards import Proved
+
 Status = Literal["deleted", "absent", "failed"]
 
 Json = Any
@@ -46,6 +48,7 @@ class Report:
     ``notes`` are sentences for a person: what was found on the way, what was left and why. ``partial`` says that
     some of the work failed which is no single file's: a group of files, or a commit of several. ``ledger`` is the URL
     of the run's ledger, None for a run that was to delete nothing. In a run that quarantines no bytes are freed.
+    ``proved`` is what was looked up before the first deletion.
     """
 
     plan: str
@@ -61,6 +64,7 @@ class Report:
     partial: bool = False
     ledger: str | None = None
     quarantined_bytes: int = 0
+    proved: Proved | None = None
 
     @property
     def complete(self) -> bool:
@@ -88,6 +92,7 @@ class Report:
             **({"quarantined_bytes": self.quarantined_bytes} if self.quarantined_bytes else {}),
             "ledger": self.ledger,
             **dict(self.result),
+            **({} if self.proved is None else {"proof": self.proved.to_json()}),
             "failed": [{"path": o.path, "error": o.error} for o in self.failed],
             "notes": list(self.notes),
         }

@@ -87,6 +87,11 @@ def read_blocks(data: bytes, where: str) -> tuple[dict[str, Any], Iterator[tuple
     return _record_schema(header, where), blocks
 
 
+def read_from(schema: Schema, stream: BytesIO, where: str) -> Any:
+    """Decode one bare value from a stream that goes on after it; raises CorruptMetadataError naming ``where``."""
+    return _decode(_parsed(schema_text(schema), where), stream, where, stream.tell())
+
+
 def container_metadata(data: bytes, where: str) -> dict[str, bytes]:
     """The key-value metadata in the header of a container, ``avro.schema`` and ``avro.codec`` included."""
     return dict(_read_header(data, where).metadata)

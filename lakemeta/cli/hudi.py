@@ -16,6 +16,7 @@ from lakemeta.cli.steps import (
     out_option,
     present,
     quarantine_option,
+    safeguard_options,
     wants_apply,
     yes_option,
 )
@@ -68,6 +69,7 @@ def plan_clean(
 @click.option("--schedule-only", is_flag=True, help="Only write the requested clean, for a Hudi writer to execute.")
 @click.option("--drop-metadata-table", is_flag=True, help="Take the table off its metadata table first.")
 @assume_single_writer_option
+@safeguard_options
 @_listing
 @planning_options
 @common_options
@@ -81,6 +83,8 @@ def clean(
     schedule_only: bool,
     drop_metadata_table: bool,
     assume_single_writer: bool,
+    proof: str,
+    max_share: float,
     listing: str,
     settings: tuple[str, ...],
     now: str | None,
@@ -101,6 +105,8 @@ def clean(
             assume_single_writer=assume_single_writer,
             quarantine=quarantine,
             ledger=ledger,
+            proof=proof,
+            max_share=max_share,
         )
 
 
@@ -114,6 +120,8 @@ def apply_plan(
     assume_single_writer: bool,
     quarantine: bool,
     ledger: str | None,
+    proof: str,
+    max_share: float,
 ) -> None:
     """Apply or only request a plan, and print what was done; exit code 4 if a file could not be deleted."""
     executor = common.executor("cleaning")
@@ -122,7 +130,9 @@ def apply_plan(
             raise OptionError("--schedule-only changes no file, so --drop-metadata-table cannot go with it; give one")
         if quarantine:
             raise OptionError("--schedule-only leaves the deleting to others, who quarantine nothing; give one option")
-        instant = table.schedule_clean(plan, executor=executor, assume_single_writer=assume_single_writer)
+        instant = table.schedule_clean(
+            plan, executor=executor, assume_single_writer=assume_single_writer, proof=proof, max_share=max_share
+        )
         show_scheduled(table.url, instant, common.output)
         return
     report = table.apply(
@@ -132,6 +142,8 @@ def apply_plan(
         assume_single_writer=assume_single_writer,
         quarantine=quarantine,
         ledger=ledger,
+        proof=proof,
+        max_share=max_share,
     )
     finish(report, common)
 

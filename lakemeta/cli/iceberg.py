@@ -16,10 +16,12 @@ from lakemeta.cli.steps import (
     out_option,
     present,
     quarantine_option,
+    safeguard_options,
     wants_apply,
     yes_option,
 )
 from lakemeta.iceberg.services import SERVICES
+from lakemeta.safeguards import MAX_SHARE, SAMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +49,10 @@ def _service_options(service: Service, command: F, *, applied: bool = False) -> 
     return command
 
 
+def _unchanged(command: F) -> F:
+    return command
+
+
 def planning_command(service: Service) -> click.Command:
     """``lakemeta plan SERVICE TABLE``."""
 
@@ -69,6 +75,7 @@ def service_command(service: Service) -> click.Command:
     @click.argument("table_url", metavar="TABLE")
     @yes_option
     @dry_run_option
+    @(safeguard_options if service.deletes else _unchanged)
     @partial(_service_options, service, applied=True)
     @common_options
     def command(
@@ -79,11 +86,13 @@ def service_command(service: Service) -> click.Command:
         common: Common,
         quarantine: bool = False,
         ledger: str | None = None,
+        proof: str = SAMPLE,
+        max_share: float = MAX_SHARE,
         **asked: Any,
     ) -> None:
         table, plan = _plan(service, table_url, common, **asked)
         if wants_apply(plan, common, changes=not plan.is_empty, yes=yes, dry_run=dry_run):
-            apply_plan(table, plan, common, quarantine=quarantine, ledger=ledger)
+            apply_plan(table, plan, common, quarantine=quarantine, ledger=ledger, proof=proof, max_share=max_share)
 
     return command
 
@@ -93,7 +102,14 @@ SERVICE_COMMANDS = tuple(map(service_command, SERVICES.values()))
 
 
 def apply_plan(
-    table: IcebergTable, plan: Plan, common: Common, *, quarantine: bool = False, ledger: str | None = None
+    table: IcebergTable,
+    plan: Plan,
+    common: Common,
+    *,
+    quarantine: bool = False,
+    ledger: str | None = None,
+    proof: str = SAMPLE,
+    max_share: float = MAX_SHARE,
 ) -> None:
     """Apply a plan and print what was done; exit code 4 if a part of it failed."""
     from lakemeta.cli.progress import rewrite_bar
@@ -101,7 +117,13 @@ def apply_plan(
     # On this machine the plan's own options say how much is done at a time.
     with rewrite_bar() if common.shows_progress else nullcontext() as update:
         report = table.apply(
-            plan, executor=common.elsewhere(), on_progress=update, quarantine=quarantine, ledger=ledger
+            plan,
+            executor=common.elsewhere(),
+            on_progress=update,
+            quarantine=quarantine,
+            ledger=ledger,
+            proof=proof,
+            max_share=max_share,
         )
     finish(report, common)
 

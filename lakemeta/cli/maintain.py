@@ -10,7 +10,14 @@ import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts, show_plan, show_report
-from lakemeta.cli.steps import PARTLY_DONE, assume_single_writer_option, ledger_option, quarantine_option, yes_option
+from lakemeta.cli.steps import (
+    PARTLY_DONE,
+    assume_single_writer_option,
+    ledger_option,
+    quarantine_option,
+    safeguard_options,
+    yes_option,
+)
 from lakemeta.cli.tables import open_table
 from lakemeta.errors import OptionError
 from lakemeta.words import count_of
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 @assume_single_writer_option
 @quarantine_option
 @ledger_option
+@safeguard_options
 @planning_options
 @common_options
 def maintain(
@@ -41,6 +49,8 @@ def maintain(
     assume_single_writer: bool,
     quarantine: bool,
     ledger: str | None,
+    proof: str,
+    max_share: float,
     settings: tuple[str, ...],
     now: str | None,
     common: Common,
@@ -59,6 +69,8 @@ def maintain(
         now=moment(now),
         quarantine=quarantine,
         ledger=ledger,
+        proof=proof,
+        max_share=max_share,
     )
     lines, complete = [], True
     for step in steps:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lakemeta.plan_operations import Delete, DeletePartition, Keep, operation_to_json
+from lakemeta.safeguards import percent
 from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def _plan_text(plan: Plan, *, explain: bool) -> None:
     folders = len(plan.dropped_partitions())
     dropped = f" and {count_of(folders, 'directory', 'directories')}" if folders else ""
     click.echo(f"Total: {count_of(plan.files, 'file')}{dropped}, {human_bytes(plan.bytes)}")
+    if facts.get("table_bytes"):
+        click.echo(f"Share: {percent(plan.bytes, facts['table_bytes'])} of {human_bytes(facts['table_bytes'])} in all")
     if "wholly_matching_files" in facts:
         click.echo(f"Filter: {_matching(facts['wholly_matching_files'], facts['possibly_matching_files'])}")
 
@@ -151,6 +154,8 @@ def _report_text(report: Report) -> None:
         click.echo(f"  {count_of(report.deleted_files, 'file')} {'moved' if kept else 'deleted'}{absent}, {freed}")
     for name, value in report.result.items():
         click.echo(f"  {name}: {_value(name, value)}")
+    if report.proved is not None:
+        click.echo(f"  proof: {report.proved}")
     for note in report.notes:
         click.echo(f"  note: {note}")
     if report.ledger is not None:

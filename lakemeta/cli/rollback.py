@@ -14,6 +14,7 @@ from lakemeta.cli.steps import (
     ledger_option,
     out_option,
     present,
+    proof_option,
     quarantine_option,
     wants_apply,
     yes_option,
@@ -48,6 +49,7 @@ def plan_rollback(
 @quarantine_option
 @ledger_option
 @assume_single_writer_option
+@proof_option
 @planning_options
 @common_options
 def rollback(
@@ -58,6 +60,7 @@ def rollback(
     quarantine: bool,
     ledger: str | None,
     assume_single_writer: bool,
+    proof: str,
     settings: tuple[str, ...],
     now: str | None,
     common: Common,
@@ -74,7 +77,12 @@ def rollback(
         return  # with --quiet there is nothing to say of nothing
     executor = common.executor("rolling back")
     report = table.apply(
-        plan, executor=executor, assume_single_writer=assume_single_writer, quarantine=quarantine, ledger=ledger
+        plan,
+        executor=executor,
+        assume_single_writer=assume_single_writer,
+        quarantine=quarantine,
+        ledger=ledger,
+        proof=proof,
     )
     finish(report, common)
 

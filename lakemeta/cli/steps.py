@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from lakemeta.cli.output import remark, show_plan, show_report
 from lakemeta.errors import OptionError
+from lakemeta.safeguards import MAX_SHARE, PROOFS, SAMPLE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakemeta.cli.options import Common
     from lakemeta.plan import Plan
     from lakemeta.report import Report
 
+F = TypeVar("F", bound="Callable[..., Any]")
 PARTLY_DONE: Final = 4
 assume_single_writer_option = click.option(
     "--assume-single-writer", is_flag=True, help="Go ahead without a lock that lakemeta cannot take."
+)
+proof_option = click.option(
+    "--proof",
+    type=click.Choice(PROOFS),
+    default=SAMPLE,
+    show_default=True,
+    help="How much of what stays is looked up before anything is deleted.",
+)
+_max_share_option = click.option(
+    "--max-share",
+    type=float,
+    default=MAX_SHARE,
+    show_default=True,
+    metavar="PERCENT",
+    help="Refuse to delete more of the table's bytes than this.",
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the plan.")
@@ -29,6 +48,11 @@ quarantine_option = click.option(
 out_option = click.option(
     "--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file."
 )
+
+
+def safeguard_options(command: F) -> F:
+    """Add the options of every command that deletes a table's files: ``--proof`` and ``--max-share``."""
+    return proof_option(_max_share_option(command))
 
 
 def present(plan: Plan, out: Path | None, common: Common, *, explain: bool = False) -> None:

@@ -11,7 +11,7 @@ from lakemeta.cli.hudi import apply_plan
 from lakemeta.cli.iceberg import apply_plan as apply_iceberg_plan
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
-from lakemeta.cli.steps import assume_single_writer_option, ledger_option, quarantine_option
+from lakemeta.cli.steps import assume_single_writer_option, ledger_option, quarantine_option, safeguard_options
 from lakemeta.errors import OptionError, TableNotFoundError, UnsupportedFeatureError
 from lakemeta.plan import Plan
 
@@ -76,6 +76,7 @@ def why(
 @assume_single_writer_option
 @quarantine_option
 @ledger_option
+@safeguard_options
 @common_options
 def apply(
     plan_file: Path,
@@ -85,6 +86,8 @@ def apply(
     assume_single_writer: bool,
     quarantine: bool,
     ledger: str | None,
+    proof: str,
+    max_share: float,
     common: Common,
 ) -> None:
     """Apply a saved plan: exactly what was planned, or a refusal. The plan was reviewed, so nothing is asked."""
@@ -94,7 +97,9 @@ def apply(
         from lakemeta.iceberg import IcebergTable
 
         iceberg = IcebergTable.open(plan.header.table, common.storage_options, on_event=common.on_event)
-        apply_iceberg_plan(iceberg, plan, common, quarantine=quarantine, ledger=ledger)
+        apply_iceberg_plan(
+            iceberg, plan, common, quarantine=quarantine, ledger=ledger, proof=proof, max_share=max_share
+        )
         return
     if not plan.header.plan.startswith("hudi."):
         raise UnsupportedFeatureError(f"{plan_file} is a {plan.header.plan} plan, which this lakemeta cannot apply")
@@ -110,6 +115,8 @@ def apply(
         assume_single_writer=assume_single_writer,
         quarantine=quarantine,
         ledger=ledger,
+        proof=proof,
+        max_share=max_share,
     )
 
 

@@ -22,6 +22,7 @@ from lakemeta.hudi.timeline.loading import load_config
 from lakemeta.ledger.recording import recorded
 from lakemeta.ledger.run import Run, running
 from lakemeta.maintenance import steps
+from lakemeta.safeguards import MAX_SHARE, SAMPLE, Safeguards
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ class HudiTable:
         assume_single_writer: bool = False,
         quarantine: bool = False,
         ledger: str | None = None,
+        proof: str = SAMPLE,
+        max_share: float = MAX_SHARE,
     ) -> Report:
         """Apply a plan of a clean or a rollback, and account for every file.
 
@@ -152,9 +155,13 @@ class HudiTable:
         ``assume_single_writer`` goes ahead without a lock that lakemeta cannot take. ``quarantine`` moves data files
         out of the way instead of deleting them; ``ledger`` is the directory for the record of what is deleted, by
         default one in the table's ``.hoodie``.
+        ``proof`` says how much of what stays is looked up before anything is deleted: ``full``, ``sample`` or ``off``.
+        ``max_share`` is how much of the table's bytes a clean may delete, in percent.
 
         Raises:
             StalePlanError: the table has moved in a way that could make the plan wrong; nothing was changed.
+            CorruptMetadataError: a file that is to stay is missing, or the plan deletes it; nothing was changed.
+            ShareError: the plan deletes more of the table than ``max_share``; nothing was changed.
             UnsupportedFeatureError: its lock or its metadata table is one that lakemeta cannot handle.
             CommitConflictError: another writer holds the lock; nothing was changed, or the action stays pending.
         """
@@ -164,10 +171,18 @@ class HudiTable:
 
         executor, env = executor or LocalExecutor(), env or Environment()
         clock = env.now
+        safeguards = Safeguards.of(proof, max_share)
 
         def work() -> Report:
             if plan.header.plan == ROLLBACK_KIND:
-                return apply_rollback(self.place, plan, executor, clock, assume_single_writer=assume_single_writer)
+                return apply_rollback(
+                    self.place,
+                    plan,
+                    executor,
+                    clock,
+                    assume_single_writer=assume_single_writer,
+                    safeguards=safeguards,
+                )
             applying = begin(
                 self.place,
                 plan,
@@ -175,6 +190,7 @@ class HudiTable:
                 clock,
                 drop_metadata=drop_metadata_table,
                 assume_single_writer=assume_single_writer,
+                safeguards=safeguards,
             )
             return run(applying)
 
@@ -197,13 +213,15 @@ class HudiTable:
         assume_single_writer: bool = False,
         quarantine: bool = False,
         ledger: str | None = None,
+        proof: str = SAMPLE,
+        max_share: float = MAX_SHARE,
     ) -> tuple[Step, ...]:
         """The services of the table in the order of maintenance; plan each, and apply what is due.
 
         ``settings`` are options by ``SERVICE.KEY``; ``at_least`` says by service from how much gain on it is due, 1 if
-        it is not named; ``skip`` leaves services out. Failed writes are rolled back only if
-        ``rollback.hoodie.clean.failed.writes.policy`` says which have failed. Raises OptionError for a name that is
-        none of a service.
+        it is not named; ``skip`` leaves services out. ``proof`` and ``max_share`` are those of :meth:`apply`. Failed
+        writes are rolled back only if ``rollback.hoodie.clean.failed.writes.policy`` says which have failed. Raises
+        OptionError for a name that is none of a service.
         """
         settings = settings or {}
         planners = {"rollback": self.plan_rollback, "clean": self.plan_clean}
@@ -217,6 +235,8 @@ class HudiTable:
                 assume_single_writer=assume_single_writer,
                 quarantine=quarantine,
                 ledger=ledger,
+                proof=proof,
+                max_share=max_share,
             ),
             settings=settings,
             at_least=at_least or {},
@@ -278,6 +298,8 @@ class HudiTable:
         executor: Executor | None = None,
         env: Environment | None = None,
         assume_single_writer: bool = False,
+        proof: str = SAMPLE,
+        max_share: float = MAX_SHARE,
     ) -> str | None:
         """Only request the plan, for a Hudi writer or a later run to execute; its instant, or None for nothing.
 
@@ -287,5 +309,14 @@ class HudiTable:
 
         executor, env = executor or LocalExecutor(), env or Environment()
         with working_on(f"schedule {plan.header.plan} of {self.url}"), running(self._run(plan, env)):
-            requested = schedule(begin(self.place, plan, executor, env.now, assume_single_writer=assume_single_writer))
+            requested = schedule(
+                begin(
+                    self.place,
+                    plan,
+                    executor,
+                    env.now,
+                    assume_single_writer=assume_single_writer,
+                    safeguards=Safeguards.of(proof, max_share),
+                )
+            )
         return requested.requested if requested else None

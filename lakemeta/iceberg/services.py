@@ -28,7 +28,7 @@ class Service:
     """One service: its name on the command line and, after ``iceberg.``, in plans, and what it does in one sentence.
 
     ``flags`` are arguments that are options of their own on the command line: their names, and what each is for.
-    ``deletes`` says that its plans name files to delete.
+    ``deletes`` says that its plans name files of the table to delete, so that safeguards apply.
     """
 
     name: str

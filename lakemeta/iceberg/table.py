@@ -25,6 +25,7 @@ from lakemeta.iceberg.services import service_named, service_of
 from lakemeta.ledger.recording import recorded
 from lakemeta.ledger.run import Run
 from lakemeta.maintenance import steps
+from lakemeta.safeguards import MAX_SHARE, SAMPLE, Safeguards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -142,23 +143,36 @@ class IcebergTable:
         on_progress: Callable[[Progress], None] | None = None,
         quarantine: bool = False,
         ledger: str | None = None,
+        proof: str = SAMPLE,
+        max_share: float = MAX_SHARE,
     ) -> Report:
         """Apply a plan of any service, and report in the engine's own result names.
 
         ``env`` gives time, random numbers and identifiers, by default the machine's. ``on_progress`` is called, in any
         thread but one call at a time, with how many groups and bytes have been rewritten. ``quarantine`` moves files of
         the plan out of the way instead of deleting them; ``ledger`` is the directory for the record of what is deleted,
-        by default one beside the table's metadata.
+        by default one beside the table's metadata. ``proof`` says how much of what stays is looked up before files of
+        the table are deleted: ``full``, ``sample`` or ``off``. ``max_share`` is how many percent of the table's bytes
+        may go.
 
         Raises:
             StalePlanError: a file of the plan is no longer in the table; nothing was changed.
             CommitConflictError: another commit touched the same files; the new files have been removed.
             CommitStateUnknownError: it is unknown whether a commit happened; nothing was removed.
             UnsupportedFeatureError: the table cannot be changed by lakemeta.
+            CorruptMetadataError: a file that is to stay is missing, or the plan deletes it; nothing was changed.
+            ShareError: the plan deletes more of the table than ``max_share``; nothing was changed.
         """
         found = service_of(plan)
         env = env or Environment()
-        request = ApplyRequest(place=self.place, plan=plan, executor=executor, env=env, on_progress=on_progress)
+        request = ApplyRequest(
+            place=self.place,
+            plan=plan,
+            executor=executor,
+            env=env,
+            on_progress=on_progress,
+            safeguards=Safeguards.of(proof, max_share),
+        )
         mode: Mode = "quarantine" if quarantine else "delete"
         run = Run(lambda: ledgers_of(self.place).moved(ledger), env, plan.header.plan, mode, plan)
         with working_on(f"apply {plan.header.plan} to {self.url}"):
@@ -175,16 +189,21 @@ class IcebergTable:
         executor: Executor | None = None,
         quarantine: bool = False,
         ledger: str | None = None,
+        proof: str = SAMPLE,
+        max_share: float = MAX_SHARE,
     ) -> tuple[Step, ...]:
         """The services of the table in the order of maintenance; plan each, and apply what is due.
 
         ``settings`` are options by ``SERVICE.KEY``; ``at_least`` says by service from how much gain on it is due, 1 if
-        it is not named; ``skip`` leaves services out. Raises OptionError for a name that is none of a service.
+        it is not named; ``skip`` leaves services out. ``proof`` and ``max_share`` are those of :meth:`apply`. Raises
+        OptionError for a name that is none of a service.
         """
         return steps(
             DUTIES,
             lambda service, options: self.plan(service, options, now=now, executor=executor),
-            lambda plan: self.apply(plan, executor=executor, quarantine=quarantine, ledger=ledger),
+            lambda plan: self.apply(
+                plan, executor=executor, quarantine=quarantine, ledger=ledger, proof=proof, max_share=max_share
+            ),
             settings=settings or {},
             at_least=at_least or {},
             skip=skip,

@@ -323,7 +323,13 @@ def _commit(operation: str, stats: Mapping[str, Any]) -> dict[str, Any]:
 
 def _stat(partition: str, group: str, name: str, previous: str | None) -> dict[str, Any]:
     path = f"{partition}/{name}" if partition else name
-    return {"fileId": f"{group}-0", "path": path, "prevCommit": previous or "null", "partitionPath": partition}
+    return {
+        "fileId": f"{group}-0",
+        "path": path,
+        "prevCommit": previous or "null",
+        "partitionPath": partition,
+        "fileSizeInBytes": 10,
+    }
 
 
 def _optional(name: str, kind: Any) -> dict[str, Any]:

@@ -41,8 +41,10 @@ from lakemeta.hudi.timeline.instant_writer import Clock, InstantWriter
 from lakemeta.hudi.timeline.loading import load_state
 from lakemeta.hudi.timeline.locks import TableLock, table_lock
 from lakemeta.hudi.timeline.times import timezone
+from lakemeta.hudi.view.listing import bytes_elsewhere
 from lakemeta.ledger.run import open_ledger
 from lakemeta.report import Report, count
+from lakemeta.safeguards import Safeguards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline.instants import Instant
     from lakemeta.hudi.timeline.state import TableState
     from lakemeta.plan import Plan
+    from lakemeta.safeguards import Proved
 
 
 @attrs.frozen
@@ -70,6 +73,8 @@ class Applying:
     lock: TableLock
     executor: Executor
     alone: bool  # the caller says that there is no other writer
+    safeguards: Safeguards
+    proved: Proved
 
 
 def begin(
@@ -80,6 +85,7 @@ def begin(
     *,
     drop_metadata: bool = False,
     assume_single_writer: bool = False,
+    safeguards: Safeguards | None = None,
 ) -> Applying:
     """Read the table again and refuse what must be refused; nothing is changed unless ``drop_metadata`` is true."""
     refuse_foreign_clean(place, plan)
@@ -89,13 +95,25 @@ def begin(
     failures = _failures(place, plan, state, options, executor=executor, now=clock())
     refuse_stale(place, plan, options, state, executor, has_work=has_work(plan))
     # A bad path is found before the plan is requested: a pending clean that cannot be executed blocks the table.
-    check_plan(data_door(place.storage, place.root), place.root, cleaner_plan(place, plan, state), state, executor)
+    safeguards = safeguards or Safeguards()
+    proved = _checked(place, cleaner_plan(place, plan, state), state, executor, safeguards)
     if drop_metadata and state.config.has_metadata_table:
         open_ledger()
         with lock.held():
             state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config, executor))
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
-    return Applying(place, plan, options, state, failures, writer, lock, executor, assume_single_writer)
+    alone = assume_single_writer
+    return Applying(place, plan, options, state, failures, writer, lock, executor, alone, safeguards, proved)
+
+
+def _checked(place: Place, plan: CleanerPlan, state: TableState, executor: Executor, safeguards: Safeguards) -> Proved:
+    """Raise unless a plan may be executed; what was proved of it."""
+    door = data_door(place.storage, place.root)
+    checked = check_plan(door, place.root, plan, state, executor, safeguards.proof)
+    if safeguards.exceeds(checked.going, checked.listed):  # of its partitions; now of the whole table
+        whole = checked.listed + bytes_elsewhere(place.storage, place.root, plan.files, executor)
+        safeguards.refuse_share(place.url, checked.going, whole)
+    return checked.proved
 
 
 def has_work(plan: Plan) -> bool:
@@ -123,13 +141,13 @@ def run(applying: Applying) -> Report:
     """Roll back what failed, request the plan, execute every pending clean, and account for every file."""
     if not (has_work(applying.plan) or applying.failures.writes or applying.state.unfinished_cleans):
         return report(applying.place, applying.plan, [])
-    _check_waiting(applying)
+    applying = attrs.evolve(applying, proved=_check_waiting(applying))
     if not applying.plan.is_empty or applying.failures.writes or applying.state.unfinished_cleans:
         open_ledger()
     settled = _settle_metadata(applying)
     rolled_back = _roll_back(applying)
     if not all(one.complete for one in rolled_back):
-        return report(applying.place, applying.plan, [], rolled_back, settled)
+        return report(applying.place, applying.plan, [], rolled_back, settled, applying.proved)
     with applying.lock.held():
         applying = _look_again(applying, rolled_back)
         waiting = applying.state.unfinished_cleans
@@ -139,7 +157,7 @@ def run(applying: Applying) -> Report:
     executed = [_execute(applying, instant) for instant in waiting]
     if requested:
         executed.append(_execute(applying, requested, judged=True))  # before it was requested
-    return report(applying.place, applying.plan, executed, rolled_back, settled)
+    return report(applying.place, applying.plan, executed, rolled_back, settled, applying.proved)
 
 
 def _failures(
@@ -193,12 +211,13 @@ def _sizes(place: Place, plan: Plan) -> dict[str, int]:
     return {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
 
 
-def _check_waiting(applying: Applying) -> None:
-    """Refuse plans of pending cleans before anything is written that executing them would refuse."""
-    place, state = applying.place, applying.state
-    for clean in state.unfinished_cleans:
+def _check_waiting(applying: Applying) -> Proved:
+    """Refuse plans of pending cleans before anything is written that executing would refuse; what is proved in all."""
+    proved = applying.proved
+    for clean in applying.state.unfinished_cleans:
         _, waiting = read_requested(applying.writer, clean)
-        check_plan(data_door(place.storage, place.root), place.root, waiting, state, applying.executor)
+        proved = proved.plus(_checked(applying.place, waiting, applying.state, applying.executor, applying.safeguards))
+    return proved
 
 
 def _settle_metadata(applying: Applying) -> tuple[str, ...]:
@@ -242,6 +261,7 @@ def report(
     executed: Sequence[Executed],
     rolled_back: Sequence[RolledBack] = (),
     settled: Sequence[str] = (),
+    proved: Proved | None = None,
 ) -> Report:
     """The report of rollbacks and executed cleans; bytes are counted for files whose size the plan knows."""
     outcomes = [o for done in rolled_back for o in done.outcomes] + [o for done in executed for o in done.outcomes]
@@ -268,6 +288,7 @@ def report(
             *(n for clean in executed for n in clean.notes),
             *unfinished,
         ),
+        proved=proved,
     )
 
 

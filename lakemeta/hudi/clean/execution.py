@@ -93,7 +93,7 @@ def execute_clean(
     started = perf_counter()
     root, door = writer.root, data_door(writer.storage, writer.root)
     content, plan = read_requested(writer, pending)
-    paths = check_names(door, root, plan, state) if judged else check_plan(door, root, plan, state, executor)
+    paths = check_names(door, root, plan, state) if judged else check_plan(door, root, plan, state, executor).paths
     prepared = prepare_clean(writer, state.timeline, pending.requested, plan)
     writer.inflight(pending, content)
     files = [(path, sizes.get(path)) for listed in paths.values() for path in listed]

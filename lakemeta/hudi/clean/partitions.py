@@ -44,13 +44,17 @@ class FileRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """One planned partition; ``drop`` if its directory goes, ``note`` for a person; ``left_out`` (listing, rule 2)."""
+    """One planned partition; ``drop`` if its directory goes, ``note`` for a person; ``left_out`` (listing, rule 2).
+
+    ``bytes`` are those of all its files.
+    """
 
     partition: str
     drop: bool
     note: str | None
     files: list[FileRow]
     left_out: bool = False
+    bytes: int = 0
 
 
 def plan_all_partitions(
@@ -88,7 +92,8 @@ def plan_files(
     for partition, files in partitions:
         _check_name(partition, partition)
         planned = plan_partition(context, partition, files)
-        yield PartitionRow(partition, planned.drop, planned.note, list(_rows(planned, explain)))
+        size = sum(size for _, size in files)
+        yield PartitionRow(partition, planned.drop, planned.note, list(_rows(planned, explain)), bytes=size)
 
 
 def _plan_or_descend(

@@ -9,6 +9,8 @@ Rules of this module:
 3. The earliest commit to retain is an instant, no later than the newest completed commit.
 4. What must stay as the table is now (:mod:`lakemeta.hudi.clean.live`) may not be named. Its partitions are listed for
    that, each on its own and where batches of work run.
+5. What commits say that the table has must be there, in these listings, and may not be named either
+   (:mod:`lakemeta.hudi.view.closure`).
 
 A plan that breaks one of these is refused as a whole.
 """
@@ -16,7 +18,7 @@ A plan that breaks one of these is refused as a whole.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -26,12 +28,14 @@ from lakemeta.hudi.clean.decision import clean_context
 from lakemeta.hudi.clean.live import still_needed
 from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline.instants import is_instant
+from lakemeta.hudi.view.closure import Closure, Problem, problems, read_closure, refuse_damage, refuse_planned
 from lakemeta.hudi.view.listing import list_partition, other_table
 from lakemeta.hudi.view.named_files import NamedFiles
 from lakemeta.paths import base_of, inside
+from lakemeta.safeguards import Proved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lakemeta.deletion import Door
     from lakemeta.executor import Executor
@@ -39,32 +43,70 @@ if TYPE_CHECKING:
     from lakemeta.hudi.timeline.action_metadata import CleanerPlan
     from lakemeta.hudi.timeline.state import TableState
 
-    _Planned = tuple[str, frozenset[str]]  # a partition and names of files in it
+    _Planned = tuple[str, frozenset[str], Closure]  # a partition, names of files in it, and what is to be there
 
 _BATCH = 8
 _ADVICE = "if another writer left this plan, delete its .clean.requested and .clean.inflight files; then clean again"
 _INSTEAD = "or delete the plan's .clean.requested file, and clean again"
 
 
-def check_plan(door: Door, root: str, plan: CleanerPlan, state: TableState, executor: Executor) -> dict[str, list[str]]:
-    """The store paths of a plan by partition, all of which may go.
+@attrs.frozen
+class Checked:
+    """A plan that may be executed: its store paths by partition, and what was proved.
 
-    Raises CorruptMetadataError or UnsupportedFeatureError, with nothing done, if one may not.
+    ``going`` of the ``listed`` bytes in its partitions go.
     """
+
+    paths: dict[str, list[str]]
+    going: int
+    listed: int
+    proved: Proved
+
+
+class _Looked(NamedTuple):
+    """A partition that was looked at: bytes, how many files of the closure are there, and what does not fit."""
+
+    going: int
+    listed: int
+    kept: int
+    needed: str | None
+    problems: list[Problem]
+
+
+def check_plan(
+    door: Door, root: str, plan: CleanerPlan, state: TableState, executor: Executor, proof: str = "off"
+) -> Checked:
+    """Raise CorruptMetadataError or UnsupportedFeatureError, with nothing done, if a plan may not be executed."""
     checked = check_names(door, root, plan, state)
     door.check_files(path for listed in checked.values() for path in listed)
     for partition in filter(None, plan.partitions_to_delete or ()):
         door.check_directory(f"{root}/{partition}")
         if (other := other_table(door.storage, root, partition)) is not None:
             raise CorruptMetadataError(f"the clean plan drops {partition}, but {other} is another table; {_ADVICE}")
-    planned = [(p, frozenset(path.rpartition("/")[2] for path in paths)) for p, paths in checked.items()]
+    planned = {p: frozenset(path.rpartition("/")[2] for path in paths) for p, paths in checked.items()}
+    closure = _closure(door, root, plan, state, proof, planned)
+    planned |= {partition: frozenset[str]() for partition in closure.kept if partition not in planned}
     work = partial(_judge, door, root, _context(plan, state))
     where = executor if len(planned) > _BATCH else nearby(executor)
-    for partition, name, why in where.map_batches(work, planned, batch_size=_BATCH):
-        raise CorruptMetadataError(
-            f"the clean plan deletes {f'{partition}/{name}' if partition else name}, which {why}; {_ADVICE}"
-        )
-    return checked
+    items = ((partition, names, closure.of(partition)) for partition, names in planned.items())
+    looked = list(where.map_batches(work, items, batch_size=_BATCH))
+    found = [problem for one in looked for problem in one.problems]
+    refuse_damage(door.storage, root, state, found)
+    needed = next((one.needed for one in looked if one.needed is not None), None)
+    if needed is not None:
+        raise CorruptMetadataError(f"the clean plan deletes {needed}; {_ADVICE}")
+    refuse_planned(found)
+    proved = Proved(proof, sum(one.kept for one in looked), closure.how)
+    return Checked(checked, sum(one.going for one in looked), sum(one.listed for one in looked), proved)
+
+
+def _closure(
+    door: Door, root: str, plan: CleanerPlan, state: TableState, proof: str, planned: Collection[str]
+) -> Closure:
+    if proof == "off":
+        return Closure({}, frozenset(), 0, 0)
+    earliest = plan.earliest[0] if plan.earliest else ""
+    return read_closure(door.storage, root, state, earliest, everything=proof == "full", partitions=frozenset(planned))
 
 
 def _context(plan: CleanerPlan, state: TableState) -> CleanContext:
@@ -84,13 +126,26 @@ def _context(plan: CleanerPlan, state: TableState) -> CleanContext:
     return clean_context(state, options, state.timeline, earliest)
 
 
-def _judge(door: Door, root: str, context: CleanContext, batch: Sequence[_Planned]) -> Iterator[tuple[str, str, str]]:
-    for partition, planned in batch:
-        if (other := other_table(door.storage, root, partition)) is not None:
-            yield partition, min(planned), f"lies in {other}, another table"
-        files = [(entry.name, entry.size) for entry in list_partition(door.storage, root, partition)]
-        for name, why in still_needed(context, partition, files, planned):
-            yield partition, name, why
+def _judge(door: Door, root: str, context: CleanContext, batch: Sequence[_Planned]) -> Iterator[_Looked]:
+    for partition, planned, closure in batch:
+        files = {entry.name: entry.size for entry in list_partition(door.storage, root, partition)}
+        found = list(problems(closure, partition, files, planned))
+        going = sum(size for name, size in files.items() if name in planned)
+        kept = len(closure.kept.get(partition, ()))
+        yield _Looked(going, sum(files.values()), kept, _needed(door, root, context, partition, files, planned), found)
+
+
+def _needed(
+    door: Door, root: str, context: CleanContext, partition: str, files: Mapping[str, int], planned: frozenset[str]
+) -> str | None:
+    """The first file of a plan in a partition that must stay, and why, as a clause; None if there is none."""
+    if not planned:
+        return None
+    prefix = f"{partition}/" if partition else ""
+    if (other := other_table(door.storage, root, partition)) is not None:
+        return f"{prefix}{min(planned)}, which lies in {other}, another table"
+    found = next(still_needed(context, partition, files.items(), planned), None)
+    return None if found is None else f"{prefix}{found[0]}, which {found[1]}"
 
 
 def check_names(door: Door, root: str, plan: CleanerPlan, state: TableState) -> dict[str, list[str]]:

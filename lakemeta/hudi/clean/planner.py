@@ -74,10 +74,12 @@ class _Collected:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.partitions = 0
+        self.bytes = 0
         self.notes: list[str] = []
 
     def add(self, row: PartitionRow) -> None:
         self.partitions += 1
+        self.bytes += row.bytes
         self.operations.extend(_operations(row))
         if row.note:
             self.notes.append(row.note)
@@ -218,6 +220,7 @@ def _facts(state: TableState, options: CleanOptions, decision: Decision, collect
         "earliest_to_retain": None,
         "earliest_action": None,
         "partitions": collected.partitions,
+        "table_bytes": collected.bytes,
         "scope": "none",
         "scope_reason": decision.nothing,
         "last_completed_commit": decision.last_completed_commit,

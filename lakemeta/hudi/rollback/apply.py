@@ -28,10 +28,12 @@ from lakemeta.hudi.timeline.loading import InstantReader, load_state
 from lakemeta.hudi.timeline.locks import TableLock, table_lock
 from lakemeta.hudi.timeline.rollback_metadata import decode_rolled_back
 from lakemeta.hudi.timeline.times import timezone
+from lakemeta.hudi.view.closure import problems, read_closure, refuse_damage, refuse_planned
 from lakemeta.ledger.run import open_ledger
 from lakemeta.moments import epoch_ms
 from lakemeta.plan_operations import Delete, Keep
 from lakemeta.report import Report, count
+from lakemeta.safeguards import Proved, Safeguards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -111,7 +113,13 @@ def roll_back_all(
 
 
 def apply_rollback(
-    place: Place, plan: Plan, executor: Executor, clock: Clock, *, assume_single_writer: bool = False
+    place: Place,
+    plan: Plan,
+    executor: Executor,
+    clock: Clock,
+    *,
+    assume_single_writer: bool = False,
+    safeguards: Safeguards | None = None,
 ) -> Report:
     """Apply a rollback plan exactly as it was planned.
 
@@ -127,12 +135,39 @@ def apply_rollback(
     failures = find_failures(place, state, options, executor, wanted=wanted, now=clock())
     for write in failures.writes:
         _refuse_different(place, plan, write)
+    proved = prove_failures(place, state, failures, (safeguards or Safeguards()).proof)
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
     if failures.writes:
         open_ledger()
     leftovers = _roll_back_leftovers(place, plan, writer, lock=lock, state=state, options=options)
     done = roll_back_all(place, writer, failures, options=options, lock=lock, executor=executor)
-    return _report(plan, done, leftovers)
+    return attrs.evolve(_report(plan, done, leftovers), proved=proved)
+
+
+def prove_failures(place: Place, state: TableState, failures: Failures, proof: str) -> Proved:
+    """Hold what commits say against the partitions of failed writes; raises CorruptMetadataError.
+
+    Of a rollback everything is proved in its own partitions: what else the table has is none of its business.
+    """
+    files: dict[str, dict[str, int]] = {}
+    going: dict[str, set[str]] = {}
+    for write in failures.writes:
+        for request in write.plan.requests:
+            files.setdefault(request.partition, {})
+        for path, size in write.sizes.items():
+            folder, _, name = path[len(place.root) + 1 :].rpartition("/")
+            files.setdefault(folder, {})[name] = size
+        for partition, _, path in write.deletes():
+            going.setdefault(partition, set()).add(path.rpartition("/")[2])
+    if proof == "off":
+        return Proved(proof, 0, "")
+    closure = read_closure(place.storage, place.root, state, "", everything=False, partitions=files.keys())
+    found = [
+        p for partition, names in files.items() for p in problems(closure, partition, names, going.get(partition, ()))
+    ]
+    refuse_damage(place.storage, place.root, state, found)
+    refuse_planned(found)
+    return Proved(proof, sum(map(len, closure.kept.values())), closure.how)
 
 
 def _refuse_unasked(plan: Plan) -> None:

@@ -20,7 +20,7 @@ from lakemeta.hudi.files.layout import METADATA_FOLDER, PROPERTIES
 from lakemeta.hudi.files.names import is_partition_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from lakemeta.executor import Executor
     from lakemeta.storage import Entry, Storage
@@ -53,6 +53,16 @@ def list_partition(storage: Storage, root: str, partition: str) -> list[Entry]:
         return [entry for entry in storage.list_dir(directory_of(root, partition)) if not entry.is_dir]
     except PathNotFoundError:
         return []
+
+
+def bytes_elsewhere(storage: Storage, root: str, partitions: Collection[str], executor: Executor) -> int:
+    """The bytes of the files in all partitions of the table but these."""
+    others = (p for p in find_partitions(storage, root, executor) if isinstance(p, str) and p not in partitions)
+    return sum(executor.map_batches(partial(_bytes, storage, root), others, batch_size=BATCH))
+
+
+def _bytes(storage: Storage, root: str, partitions: Sequence[str]) -> list[int]:
+    return [sum(entry.size for entry in list_partition(storage, root, partition)) for partition in partitions]
 
 
 def other_table(storage: Storage, root: str, partition: str) -> str | None:

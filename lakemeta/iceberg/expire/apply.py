@@ -6,7 +6,10 @@ Rules of this module:
    (``proof``). The pointer moves before any file goes.
 2. Files go only if the table, read again after the commit, still has every branch and tag that was to stay, and none of
    the expired snapshots. What snapshots that have come since name stays.
-3. What goes first and last is said in ``deleting``. From before the commit until it is gone a ledger says what is to
+3. Before anything is changed the files of the snapshots that stay are looked up, as ``--proof`` says, and the share of
+   the table that goes: of the bytes of the data and delete files that go, and of those of the largest snapshot that a
+   branch or tag keeps.
+4. What goes first and last is said in ``deleting``. From before the commit until it is gone a ledger says what is to
    go (``ledger``).
 """
 
@@ -31,7 +34,10 @@ from lakemeta.iceberg.expire import ledger
 from lakemeta.iceberg.expire.deleting import Target, counters, delete
 from lakemeta.iceberg.expire.planner import EXPIRE_SNAPSHOTS
 from lakemeta.iceberg.expire.proof import Proof
+from lakemeta.iceberg.expire.unreferenced import CONTENT
+from lakemeta.iceberg.service.closure import Closure
 from lakemeta.iceberg.service.plans import open_plan
+from lakemeta.iceberg.spec.locations import file_key
 from lakemeta.iceberg.spec.metadata_removal import Removal, remove
 from lakemeta.ledger.run import open_ledger
 from lakemeta.plan_operations import Delete, Expire, RemoveRef, RemoveUnused
@@ -41,10 +47,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakemeta.environment import Environment
+    from lakemeta.executor import Executor
     from lakemeta.iceberg.catalogs.operations import LoadedTable
     from lakemeta.iceberg.service.requests import ApplyRequest
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.report import Outcome
+    from lakemeta.safeguards import Proved
 
 
 def apply_expire(request: ApplyRequest) -> Report:
@@ -63,6 +71,7 @@ def apply_expire(request: ApplyRequest) -> Report:
     targets = proof.targets(loaded)
     if not request.plan.operations:
         return _report(request, _Done())
+    proved = _proved(request, proof, loaded, targets, executor)
     if targets:
         open_ledger()
     ledgers = [one.path for one in proof.former]
@@ -72,13 +81,13 @@ def apply_expire(request: ApplyRequest) -> Report:
         try:
             current = _commit(proof, request.env, ledgers[len(proof.former) :])
         except _UnsafeError as error:
-            return _report(request, _Done(proof.operations.refresh(), notes=(str(error),)))
+            return _report(request, _Done(proof.operations.refresh(), notes=(str(error),), proved=proved))
     left = _unnamed(proof, targets, current.metadata)
     done = list(delete(left, executor))
     notes = () if len(done) == len(left) else (f"{len(left) - len(done)} files stay, as they say which are left",)
     if not notes and all(outcome.done for _, outcome in done):
         ledger.end(operations, ledgers)
-    return _report(request, _Done(current if current is not loaded else None, done, notes))
+    return _report(request, _Done(current if current is not loaded else None, done, notes, proved))
 
 
 class _UnsafeError(LakemetaError):
@@ -92,6 +101,21 @@ class _Done:
     committed: LoadedTable | None = None
     files: Sequence[tuple[Target, Outcome]] = ()
     notes: tuple[str, ...] = ()
+    proved: Proved | None = None
+
+
+def _proved(
+    request: ApplyRequest, proof: Proof, loaded: LoadedTable, targets: Sequence[Target], executor: Executor
+) -> Proved | None:
+    """What was looked up of the snapshots that stay, if files are to go; raises unless they may, by rule 3."""
+    if not targets:
+        return None
+    going = sum(target.file.size for target in targets if target.file.kind in CONTENT)
+    request.safeguards.refuse_share(request.place.url, going, going + proof.retained.head_bytes)
+    staying = loaded.metadata.snapshots_by_id.keys() - proof.removal.snapshots
+    planned = {file_key(target.file.location) for target in targets}
+    closure = Closure(proof.operations.storage, request.place.url, loaded.metadata, staying, planned, executor)
+    return closure.prove(request.safeguards.proof, int(request.env.random() * 2**32))
 
 
 def _begin(proof: Proof, base: LoadedTable, targets: Sequence[Target], env: Environment) -> list[str]:
@@ -161,5 +185,6 @@ def _report(request: ApplyRequest, done: _Done) -> Report:
         failed=failed,
         result=counters(target for target, outcome in done.files if outcome.done),
         notes=done.notes,
+        proved=done.proved,
         partial=bool(done.notes),
     )

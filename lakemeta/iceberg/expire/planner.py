@@ -59,8 +59,10 @@ def plan_expire(request: PlanRequest) -> Plan:
     outside = [file for file, place in gone if place is None]
     going = [(file, place) for file, place in gone if place is not None]
     refuse_nested(operations.storage, loaded, (place for _, place in going), options.foreign_uuids, request.executor)
+    content = sum(file.size for file, _ in gone if file.kind in CONTENT)
     facts = {
         "now_ms": request.now_ms,
+        "table_bytes": content + retained.head_bytes,
         "kept_snapshots": len(metadata.snapshots) - len(retention.expired),
         "notes": notes + list(_notes(metadata, options, outside)),
     }

@@ -86,12 +86,17 @@ class Retained:
         self._named = Digests()
         self._places = RealPlaces(storage)
         self._read: set[str] = set()
+        self._heads: dict[int, tuple[str, ...]] = {}
+        self._bytes: dict[str, int] = {}
 
     def add(self, metadata: TableMetadata, snapshot_ids: Collection[int]) -> None:
         """Add snapshots, of which lists are read and manifests not yet, and what the metadata itself names."""
         new = [metadata.snapshots_by_id[i] for i in snapshot_ids if i not in self.snapshots]
+        heads = {ref.snapshot_id for ref in metadata.refs.values()} | {metadata.current_snapshot_id}
         for snapshot, (_, manifests) in zip(new, _lists(self, new), strict=True):
             self.snapshots.add(snapshot.snapshot_id)
+            if snapshot.snapshot_id in heads:
+                self._heads[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in manifests)
             self._add([snapshot.manifest_list or ""])
             for manifest in manifests:
                 if self.manifests.setdefault(manifest.manifest_path, manifest) is manifest:
@@ -104,9 +109,16 @@ class Retained:
         """Take in the live files of all manifests that have not been read."""
         new = [m for path, m in self.manifests.items() if path not in self._read]
         read = partial(_packed, self.storage, specs)
-        for digests in self.executor.map_batches(read, new, batch_size=BATCH_SIZE):
+        found = self.executor.map_batches(read, new, batch_size=BATCH_SIZE)
+        for manifest, (digests, size) in zip(new, found, strict=True):
             self._named.add_packed(digests)
+            self._bytes[manifest.manifest_path] = size
         self._read.update(self.manifests)
+
+    @property
+    def head_bytes(self) -> int:
+        """The bytes of the live files of the largest head of a branch or tag, once manifests have been read."""
+        return max((sum(self._bytes.get(path, 0) for path in paths) for paths in self._heads.values()), default=0)
 
     def names(self, location: str) -> bool:
         """True if anything that stays names a location, however spelled; data files once manifests have been read."""
@@ -227,10 +239,12 @@ def _read_lists(
             yield 0, ()
 
 
-def _packed(storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]) -> Iterator[bytes]:
+def _packed(
+    storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]
+) -> Iterator[tuple[bytes, int]]:
     places = RealPlaces(storage)
     for files in live_files(storage, specs, manifests):
-        yield pack(places.beside(location for location, _, _ in files))
+        yield pack(places.beside(location for location, _, _ in files)), sum(size for _, size, _ in files)
 
 
 def _live(

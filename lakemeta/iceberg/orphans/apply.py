@@ -7,7 +7,9 @@ Rules of this module:
    nothing is deleted.
 2. The metadata is read again before each batch; what has become named since is spared. So is what has changed since the
    cutoff, or whose age the store no longer gives: each file is looked up right before it goes.
-3. There is nothing to undo. An application that stops half-way has deleted orphans: the same plan goes on with those
+3. Before the first deletion files of the table are looked up, as ``--proof`` says, and the share of what was listed for
+   the plan that goes.
+4. There is nothing to undo. An application that stops half-way has deleted orphans: the same plan goes on with those
    that the ledger does not have on record as gone, and another plan finds the rest.
 """
 
@@ -29,8 +31,10 @@ from lakemeta.iceberg.orphans.planner import DELETING, chosen_roots, path_of
 from lakemeta.iceberg.orphans.referenced import References
 from lakemeta.iceberg.orphans.search import neighbours_of
 from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
+from lakemeta.iceberg.service.closure import Closure
 from lakemeta.iceberg.service.neighbours import metadata_directory
 from lakemeta.iceberg.service.plans import open_plan
+from lakemeta.iceberg.spec.locations import file_key
 from lakemeta.iceberg.spec.properties import check_gc
 from lakemeta.ledger.run import current_run, open_ledger
 from lakemeta.paths import is_rooted
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.catalogs.operations import LoadedTable
     from lakemeta.iceberg.orphans.roots import Root
     from lakemeta.iceberg.service.requests import ApplyRequest
+    from lakemeta.safeguards import Proved
     from lakemeta.storage.contract import Storage
 
 _ROUND: Final = 10_000  # files between two looks at the metadata
@@ -80,9 +85,10 @@ def apply_orphans(request: ApplyRequest) -> Report:
     gone = run.went_before() if run is not None else set()
     planned = [file for file in removal.planned(loaded) if file.path not in gone]
     removal.prove(planned)
+    proved = removal.look_up(loaded, planned)
     if planned:
         open_ledger()
-    return removal.delete(planned)
+    return attrs.evolve(removal.delete(planned), proved=proved)
 
 
 @attrs.define(eq=False)
@@ -153,6 +159,19 @@ class _Removal:
                 f"the table names {self.storage.url(min(named))}, so the plan that would delete it is stale or was "
                 "edited, and nothing was deleted; make the plan again"
             )
+
+    def look_up(self, loaded: LoadedTable, planned: Sequence[_Planned]) -> Proved | None:
+        """What was looked up of the table's own files, by rule 3; raises if they are not there, or too much goes."""
+        if not planned:
+            return None
+        url, storage, metadata = self.request.place.url, self.storage, loaded.metadata
+        listed = self.request.plan.header.facts.get("table_bytes")
+        if type(listed) is not int:
+            raise StalePlanError("the plan's first line does not say how much was listed; make the plan again")
+        self.request.safeguards.refuse_share(url, sum(file.size for file in planned), listed)
+        keys = {file_key(storage.url(file.path)) for file in planned}
+        closure = Closure(storage, url, metadata, metadata.snapshots_by_id.keys(), keys, self.executor)
+        return closure.prove(self.request.safeguards.proof, int(self.request.env.random() * 2**32))
 
     def delete(self, planned: Sequence[_Planned]) -> Report:
         """Delete, round by round, what no version of the table names that is read before each round."""

@@ -65,7 +65,7 @@ def nominated(storage: Storage, inventory: str, roots: Sequence[Root], cutoff_ms
 
     Raises OptionError for an inventory that cannot be read as one.
     """
-    rows = young = 0
+    rows = young = bytes_below = 0
     for batch in _batches(_source(storage, inventory), inventory):
         rows += len(batch)
         older = [row for row in batch if row[2] < cutoff_ms]
@@ -77,9 +77,10 @@ def nominated(storage: Storage, inventory: str, roots: Sequence[Root], cutoff_ms
                 keys, sizes = found[prefix]
                 keys.append(key)
                 sizes.append(size)
+                bytes_below += size
         for prefix, (keys, sizes) in found.items():
             listed.add(prefix, pa.array(keys, pa.string()), pa.array(sizes, pa.int64()))
-    return Counts(rows, young)
+    return Counts(rows, young, bytes=bytes_below)
 
 
 def _lies_below(storage: Storage, roots: Sequence[Root], location: str, *, by_key: bool) -> bool:

@@ -37,15 +37,16 @@ _ROWS: Final = 16_384  # of one chunk of a flat listing
 
 @attrs.frozen
 class Counts:
-    """How many files were listed, and how many of them are too young or of unknown age to be candidates."""
+    """How many files were listed, how many are too young or of unknown age to be candidates, and the bytes of all."""
 
     listed: int = 0
     young: int = 0
     unknown_age: int = 0
+    bytes: int = 0
 
     def plus(self, other: Counts) -> Counts:
         """Both together."""
-        return Counts(self.listed + other.listed, self.young + other.young, self.unknown_age + other.unknown_age)
+        return Counts(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
 
 
 @attrs.frozen
@@ -129,9 +130,10 @@ class Listing:
 
     def _files(self, entries: Iterable[Entry]) -> Chunk:
         paths, sizes, metadata = [], [], []
-        listed = young = unknown = 0
+        listed = young = unknown = size = 0
         for entry in entries:
             listed += 1
+            size += entry.size
             if entry.path.endswith((".json", ".gz")) and METADATA.fullmatch(entry.name):
                 metadata.append(entry.path)
             if entry.modified_ms <= 0:
@@ -141,7 +143,7 @@ class Listing:
             elif is_text(entry.path):
                 paths.append(entry.path)
                 sizes.append(entry.size)
-        counts = Counts(listed, young, unknown)
+        counts = Counts(listed, young, unknown, size)
         return Chunk(pa.array(paths, pa.string()), pa.array(sizes, pa.int64()), tuple(metadata), (), counts)
 
 

@@ -95,6 +95,7 @@ def _facts(found: Found, roots: Sequence[Root], cutoff: int) -> dict[str, Any]:
         "older_than_ms": cutoff,
         "locations": [root.location for root in roots],
         "listed_files": found.counts.listed,
+        "table_bytes": found.counts.bytes,
         "young_files": found.counts.young,
     }
 

@@ -9,6 +9,7 @@ import attrs
 from lakemeta.environment import Environment
 from lakemeta.errors import OptionError
 from lakemeta.executor import Executor, LocalExecutor
+from lakemeta.safeguards import Safeguards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,3 +47,4 @@ class ApplyRequest:
     executor: Executor | None = None
     env: Environment = attrs.field(factory=Environment)
     on_progress: Callable[[Progress], None] | None = None
+    safeguards: Safeguards = attrs.field(factory=Safeguards)

@@ -20,6 +20,7 @@ from lakemeta.errors import (
     CorruptMetadataError,
     LakemetaError,
     OptionError,
+    ShareError,
     StalePlanError,
     StorageError,
     UnsupportedFeatureError,
@@ -60,8 +61,8 @@ def planned(small: SmallTable, storage=None, **options: str) -> Plan:
     return opened(small, storage).plan("remove-orphan-files", options, now=NOW, executor=LocalExecutor(2))
 
 
-def applied(small: SmallTable, plan: Plan, storage=None) -> Report:
-    return opened(small, storage).apply(plan, env=ENV)
+def applied(small: SmallTable, plan: Plan, storage=None, **more) -> Report:
+    return opened(small, storage).apply(plan, env=ENV, **more)
 
 
 def names(plan: Plan) -> list[str]:
@@ -465,7 +466,9 @@ def test_write_paths_outside_the_table_are_looked_at(small, tmp_path):
         applied(small, plan)
     named = planned(small, location=str(elsewhere))
     assert names(named) == [f"{elsewhere}/p=a/x.parquet"]
-    assert applied(small, named).deleted_files == 1
+    with pytest.raises(ShareError, match=r"removes 100\.0 % of the bytes"):  # that directory has nothing else
+        applied(small, named)
+    assert applied(small, named, max_share=100).deleted_files == 1
 
 
 def test_the_same_plan_however_it_is_found(small, monkeypatch):
