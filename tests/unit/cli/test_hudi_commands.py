@@ -63,7 +63,7 @@ def test_plan_as_text(run: Run, table: TableFiles) -> None:
     assert f"earliest to retain: {at(4)}" in result.out
     assert "superseded" in result.out
     assert "drop directory" in result.out
-    assert result.out.endswith("Total: 2 files and 1 directory, 20 B\n")
+    assert result.out.endswith("Total: 2 files and 1 directory, 20 B\nShare: 27.0 % of 74 B in all\n")
 
 
 def test_plan_explained(run: Run, table: TableFiles) -> None:
