@@ -51,7 +51,7 @@ class Engine(EngineProcess):
 
 
 class HudiEngineTable:
-    """A table of rows (id, p, val, ts) that the engine writes at ``base``, an absolute local directory.
+    """A table of rows (id, p, val, ts) that the engine writes at ``base``, an absolute local directory or a URL.
 
     The engine cleans, archives and compacts only when asked. ``ts`` grows with every write.
     """
@@ -59,7 +59,7 @@ class HudiEngineTable:
     def __init__(
         self,
         engine: Engine,
-        base: Path,
+        base: Path | str,
         *,
         mor: bool = False,
         partitioned: bool = True,

@@ -13,11 +13,14 @@ RUNTIME = ("org.apache.iceberg", "iceberg-spark-runtime-3.5_2.12", "1.12.0")
 
 
 class IcebergEngine(EngineProcess):
-    """One session in its own process. Table ``t`` lies in ``warehouse/db/t``."""
+    """One session in its own process. Table ``t`` lies in ``warehouse/db/t``.
 
-    def __init__(self, scratch: Path) -> None:
+    ``url`` is the warehouse in another store: what asks for files of this machine does not work there.
+    """
+
+    def __init__(self, scratch: Path, url: str | None = None) -> None:
         self.warehouse = scratch / "warehouse"
-        arguments = [resolve_jar(*RUNTIME), str(self.warehouse), str(scratch)]
+        arguments = [resolve_jar(*RUNTIME), url or str(self.warehouse), str(scratch)]
         super().__init__("Iceberg", "iceberg_worker.py", scratch, arguments)
 
     def sql(self, statement: str) -> list[Any]:
