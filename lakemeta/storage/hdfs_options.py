@@ -21,8 +21,7 @@ import attrs
 
 from lakemeta.errors import OptionError
 from lakemeta.storage.hdfs import HdfsStorage
-from lakemeta.storage.remote import FsspecStorage
-from lakemeta.storage.webhdfs import WebHdfs
+from lakemeta.storage.webhdfs import Connection, WebHdfs
 from lakemeta.typed_text import truth, whole
 
 if TYPE_CHECKING:
@@ -66,11 +65,11 @@ def hdfs_storage(scheme: str, options: Mapping[str, str]) -> HdfsStorage:
             raise OptionError.unknown(name, sorted(_OPTIONS))
     cluster = find_cluster(scheme.removeprefix("hdfs://"), options, configuration(os.environ))
     access = _access(options, os.environ)
-    servers = tuple(FsspecStorage("webhdfs", {**_address(url), **access}) for url in cluster.urls)
+    servers = tuple(Connection("webhdfs", {**_address(url), **access}) for url in cluster.urls)
     return HdfsStorage(WebHdfs(servers, _proxy(options)), cluster.names, tuple(map(_written, servers)))
 
 
-def _written(server: FsspecStorage) -> str:
+def _written(server: Connection) -> str:
     secure, host, port = (server.options[name] for name in ("use_https", "host", "port"))
     return f"{'swebhdfs' if secure else 'webhdfs'}@{host}:{port}"
 

@@ -11,6 +11,7 @@ or the server says that another one is active: the caller has to know that an op
 from __future__ import annotations
 
 import random
+import re
 import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
@@ -19,14 +20,14 @@ from urllib.parse import quote
 import attrs
 
 from lakemeta.errors import OptionError
+from lakemeta.storage.remote import FsspecStorage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakemeta.storage.remote import FsspecStorage
-
 ATTEMPTS = 6
 _TIMEOUT_S: Final = (10, 300)  # to connect, and without a byte: a DataNode writes to all replicas before it answers
+_POOL: Final = 64  # connections that are kept to one machine
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _TRY_AGAIN: Final = frozenset({"StandbyException", "RetriableException"})
 _KINDS: Final[Mapping[str, type[OSError]]] = {
@@ -44,6 +45,18 @@ class UnavailableError(OSError):
     """No NameNode or DataNode has answered, though asked several times."""
 
 
+class Connection(FsspecStorage):
+    """fsspec's connection to one NameNode, with as many requests at once as threads have any."""
+
+    def _connect(self) -> Any:
+        from requests.adapters import HTTPAdapter
+
+        fs = super()._connect()
+        for scheme in ("http://", "https://"):
+            fs.session.mount(scheme, HTTPAdapter(pool_maxsize=_POOL))
+        return fs
+
+
 @attrs.define
 class WebHdfs:
     """The NameNodes of a cluster, of which one is active, each as fsspec's connection to it.
@@ -51,7 +64,7 @@ class WebHdfs:
     ``data_proxy`` gives what stands for ``host:port`` of DataNodes that cannot be reached under their own names.
     """
 
-    servers: tuple[FsspecStorage, ...]
+    servers: tuple[Connection, ...]
     data_proxy: Mapping[str, str] = attrs.field(factory=dict)
     _active: int = attrs.field(default=0, init=False, eq=False)
 
@@ -80,9 +93,11 @@ class WebHdfs:
                 _raise_error(answer)
             except (requests.ConnectionError, requests.Timeout, UnavailableError) as error:
                 self._active, last = self._active + 1, error
+            except requests.RequestException as error:
+                raise OSError(_said(error)) from None
             else:
                 return answer
-        raise UnavailableError(f"{self._named()} did not answer: {last}")
+        raise UnavailableError(f"{self._named()} did not answer: {_said(last)}")
 
     def _named(self) -> str:
         return " and ".join(server.fs.url.removesuffix("/webhdfs/v1") for server in self.servers)
@@ -124,12 +139,19 @@ class WebHdfs:
                 last = error
             except UnavailableError as error:
                 last = error
-        raise UnavailableError(f"no DataNode could be asked: {last}")
+            except requests.RequestException as error:
+                raise OSError(_said(error)) from None
+        raise UnavailableError(f"no DataNode could be asked: {_said(last)}")
 
     def _proxied(self, location: str) -> str:
         scheme, _, rest = location.partition("://")
         host, slash, path = rest.partition("/")
         return f"{scheme}://{self.data_proxy.get(host, host)}{slash}{path}"
+
+
+def _said(error: Exception | None) -> str:
+    """What went wrong, without the token that a URL in it may have."""
+    return re.sub(r"delegation=[^&\s'\")]*", "delegation=...", str(error))
 
 
 def _url(base: str, path: str) -> str:
