@@ -57,7 +57,9 @@ def test_hudi(
         pytest.skip(str(reason))
     with engine:
         take_turns(HudiEngineTable(engine, server.url(f"/hudi/{version}/turns"), mor=mor), server, storage)
-        leave_a_clean(HudiEngineTable(engine, server.url(f"/hudi/{version}/left"), metadata=True), server, storage)
+        # Appending to its metadata table, the release 0.15 asks for a second DataNode.
+        metadata = version == "1.2.0"
+        leave_a_clean(HudiEngineTable(engine, server.url(f"/hudi/{version}/left"), metadata=metadata), server, storage)
 
 
 def take_turns(written: HudiEngineTable, server: HdfsServer, storage: HdfsStorage) -> None:
@@ -136,13 +138,13 @@ def iceberg_turns(engine: IcebergEngine, name: str, version: int, server: HdfsSe
         f"TBLPROPERTIES ('format-version'='{version}', {merge})"
     )
     for n in range(4):
-        engine.sql(f"INSERT INTO {table} VALUES ({n}, 'a'), ({n + 100}, 'b=c d')")
+        engine.sql(f"INSERT INTO {table} VALUES ({n}, 'a'), ({n + 10}, 'a'), ({n + 100}, 'b=c d')")
     engine.sql(f"DELETE FROM {table} WHERE id IN (0, 102)")
     rows = engine.rows(name)
-    assert len(rows) == 6
+    assert len(rows) == 10
     ours = IcebergTable.open(f"webhdfs://{server.web}{root}")
     report = ours.apply(ours.plan_rewrite_data_files({"rewrite-all": "true", "remove-dangling-deletes": "true"}))
-    assert report.result["rewritten_data_files_count"] == 8
+    assert report.result["rewritten_data_files_count"] == 7  # one file had no other row than a deleted one
     assert engine.rows(name) == rows
     engine.sql(f"UPDATE {table} SET id = id + 1000 WHERE p = 'a'")
     rows = engine.rows(name)

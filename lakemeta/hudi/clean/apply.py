@@ -293,9 +293,10 @@ def report(
 
 
 def cleaner_plan(place: Place, plan: Plan, state: TableState) -> CleanerPlan:
-    """The engine's form of a plan. Paths carry a scheme unless a metadata table serves the table, as Hudi's do."""
+    """The engine's form of a plan. Paths carry a scheme, as Hudi's do, but on disks where it has a metadata table."""
     facts = plan.header.facts
-    base = place.root if state.config.has_metadata_table else place.engine_url(place.root)
+    plain = state.config.has_metadata_table and place.storage.scheme == "file"
+    base = place.root if plain else place.engine_url(place.root)
     files: dict[str, list[CleanPlanFile]] = {}
     for op in plan.deletes():
         files.setdefault(op.partition, []).append(CleanPlanFile(f"{base}/{op.path}"))
