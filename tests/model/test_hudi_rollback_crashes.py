@@ -66,9 +66,11 @@ def run(root: Path, work: Literal["rollback", "clean"], storage: Storage) -> Non
 
 
 def outcome(root: Path) -> dict[str, Any]:
-    """What is left: every file, and what completed actions say; times of the runs aside."""
+    """What is left: every file but ledgers, and what completed actions say; times of the runs aside."""
     left: dict[str, Any] = {}
     for name, content in tree(root).items():
+        if ".lakemeta" in name:
+            continue
         shape = _LATER.sub("T", name)
         if name.endswith((".rollback", ".clean")):
             record = read_avro(content)
