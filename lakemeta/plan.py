@@ -13,7 +13,7 @@ import json
 from collections import defaultdict
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -26,6 +26,7 @@ from lakemeta.plan_operations import (
     DeletePartition,
     Json,
     Keep,
+    ManyOperations,
     Operation,
     operation_from_json,
     operation_to_json,
@@ -33,7 +34,7 @@ from lakemeta.plan_operations import (
 from lakemeta.words import count_of, html_table, human_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 PLAN_VERSION: Final = 1
 # A plan may have a million lines: the encoder is made once, not once a line.
@@ -101,7 +102,9 @@ class PlanHeader:
         return cls(**{name: rest.pop(name) for name in fixed}, facts=rest)
 
 
-def _in_plan_order(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+def _in_plan_order(operations: Iterable[Operation]) -> Sequence[Operation]:
+    if isinstance(operations, ManyOperations):
+        return operations
     return tuple(sorted(operations, key=attrgetter("sort_key")))
 
 
@@ -110,22 +113,34 @@ class Plan:
     """A header and its operations in plan order; an immutable value that can be saved, reviewed and applied."""
 
     header: PlanHeader
-    operations: tuple[Operation, ...] = attrs.field(converter=_in_plan_order)
+    operations: Sequence[Operation] = attrs.field(converter=_in_plan_order)
+
+    @property
+    def _parts(self) -> Sequence[Any]:
+        """The operations, or what counts for all of them."""
+        return (self.operations,) if isinstance(self.operations, ManyOperations) else self.operations
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The classes of the operations."""
+        if isinstance(self.operations, ManyOperations):
+            return frozenset({self.operations.kind})
+        return frozenset(map(type, self.operations))
 
     @property
     def files(self) -> int:
         """Number of files that would be deleted or rewritten."""
-        return sum(op.changed[0] for op in self.operations)
+        return sum(op.changed[0] for op in self._parts)
 
     @property
     def bytes(self) -> int:
         """Bytes of the files that would be deleted or rewritten."""
-        return sum(op.changed[1] for op in self.operations)
+        return sum(op.changed[1] for op in self._parts)
 
     @property
     def is_empty(self) -> bool:
         """True if applying would change nothing in storage."""
-        return all(isinstance(op, Keep) for op in self.operations)
+        return self.kinds <= {Keep}
 
     def deletes(self) -> Iterator[Delete]:
         """The file deletions, in plan order."""
@@ -133,6 +148,8 @@ class Plan:
 
     def dropped_partitions(self) -> tuple[str, ...]:
         """The partitions whose directories would be removed."""
+        if DeletePartition not in self.kinds:
+            return ()
         return tuple(op.partition for op in self.operations if isinstance(op, DeletePartition))
 
     def _repr_html_(self) -> str:
@@ -145,7 +162,7 @@ class Plan:
     def summary(self) -> list[SummaryRow]:
         """The operations added up by partition, action and reason, in plan order."""
         totals: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
-        for op in self.operations:
+        for op in self._parts:
             key, files, size = op.counted
             totals[key][0] += files
             totals[key][1] += size
@@ -172,24 +189,60 @@ class Plan:
         return found
 
     @classmethod
-    def loads(cls, text: str | Iterable[str]) -> Plan:
-        """Read a plan file; raises CorruptMetadataError if it is truncated, edited or not a plan."""
+    def loads(
+        cls, text: str | Iterable[str], gather: Callable[[Iterable[Operation]], Sequence[Operation]] = tuple
+    ) -> Plan:
+        """Read a plan file; raises CorruptMetadataError if it is truncated, edited or not a plan.
+
+        ``gather`` holds the operations, which are given to it as they are read.
+        """
         # Names may hold what str.splitlines takes for the end of a line.
-        lines = list(io.StringIO(text, newline="\n")) if isinstance(text, str) else list(text)
-        if not lines:
+        reader = _Reader(io.StringIO(text, newline="\n") if isinstance(text, str) else text)
+        operations = gather(reader.operations())
+        return cls(reader.header, operations)
+
+
+@attrs.define(eq=False)
+class _Reader:
+    """Reads a plan file line by line; ``first`` is its first line once all operations were given."""
+
+    lines: Iterable[str]
+    first: dict[str, Json] = attrs.field(factory=dict)
+
+    @property
+    def header(self) -> PlanHeader:
+        """What the first line says."""
+        return PlanHeader.from_json(self.first)
+
+    def operations(self) -> Iterator[Operation]:
+        """The operations. Damage of the file as a whole is raised first, then that of the first line, then others'."""
+        digest, wrong, number = hashlib.sha256(), None, 0
+        last, value = "", dict[str, Json]()
+        for number, line in enumerate(self.lines, 1):
+            before, value = value, _parse(line, number)
+            digest.update(last.encode("utf-8", "surrogatepass"))
+            last = line
+            if number == 1:
+                self.first = value
+            elif number > 2:
+                try:
+                    op = operation_from_json(before, number - 1)
+                except CorruptMetadataError as error:
+                    wrong = wrong or error
+                    continue
+                yield op
+        if not number:
             raise CorruptMetadataError("the plan file is empty; make the plan again")
-        objects = [_parse(line, number) for number, line in enumerate(lines, 1)]
-        _check_end(lines, objects)
-        header = PlanHeader.from_json(objects[0])
-        return cls(header, [operation_from_json(o, n) for n, o in enumerate(objects[1:-1], 2)])
+        _check_end(value, digest.hexdigest(), number - 2)
+        assert self.header
+        if wrong is not None:
+            raise wrong
 
 
-def _check_end(lines: list[str], objects: list[dict[str, Json]]) -> None:
-    end = objects[-1]
+def _check_end(end: Mapping[str, Json], digest: str, operations: int) -> None:
     if end.get("end") is not True:
         raise CorruptMetadataError("the plan file has no end line, so it is truncated; make the plan again")
-    digest = hashlib.sha256("".join(lines[:-1]).encode("utf-8", "surrogatepass")).hexdigest()
-    if end.get("sha256") != digest or end.get("ops") != len(objects) - 2:
+    if end.get("sha256") != digest or end.get("ops") != operations:
         raise CorruptMetadataError("the plan file was changed after it was made; make the plan again")
 
 

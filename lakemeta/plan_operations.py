@@ -6,6 +6,9 @@ Each says where it stands in a plan (``sort_key``), what it adds to the plan's s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from operator import eq
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
 import attrs
@@ -18,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Json = Any  # a value that json.dumps takes
-_Counted = tuple[tuple[str, str, str], int, int]  # (partition, action, reason), files, bytes
-_Changed = tuple[int, int]  # files, bytes
+Counted = tuple[tuple[str, str, str], int, int]  # (partition, action, reason), files, bytes
+Changed = tuple[int, int]  # files, bytes
 
 
 def _strings(values: Iterable[str]) -> tuple[str, ...]:
@@ -43,12 +46,12 @@ class _OneFile:
         return (self.partition, 0, self.path)
 
     @property
-    def counted(self) -> _Counted:
+    def counted(self) -> Counted:
         """What it adds to the summary of a plan."""
         return (self.partition, self.op, self.reason), 1, self.size
 
     @property
-    def changed(self) -> _Changed:
+    def changed(self) -> Changed:
         """How many files it deletes, rewrites or takes out of the table, and their bytes."""
         return 1, self.size
 
@@ -67,7 +70,7 @@ class Keep(_OneFile):
     op: ClassVar[str] = "keep"
 
     @property
-    def changed(self) -> _Changed:
+    def changed(self) -> Changed:
         """Nothing."""
         return 0, 0
 
@@ -95,12 +98,12 @@ class DeletePartition:
         return (self.partition, 1, self.path)
 
     @property
-    def counted(self) -> _Counted:
+    def counted(self) -> Counted:
         """What it adds to the summary of a plan."""
         return (self.partition, "drop directory", self.reason), 0, 0
 
     @property
-    def changed(self) -> _Changed:
+    def changed(self) -> Changed:
         """No file of its own: those that a directory holds have lines of theirs."""
         return 0, 0
 
@@ -130,14 +133,14 @@ class Rewrite:
         return ("", self.group, "")
 
     @property
-    def counted(self) -> _Counted:
+    def counted(self) -> Counted:
         """What it adds to the summary of a plan."""
         partition = "/".join(f"{name}={value}" for name, value in self.partition.items())
         into = f"into {count_of(self.expected_outputs, 'file')}{self._matching}"
         return (partition, self.op, into), len(self.inputs), self.bytes
 
     @property
-    def changed(self) -> _Changed:
+    def changed(self) -> Changed:
         """How many files it rewrites, and their bytes."""
         return len(self.inputs), self.bytes
 
@@ -163,12 +166,12 @@ class RemoveRef:
         return ("", -4, self.ref)
 
     @property
-    def counted(self) -> _Counted:
+    def counted(self) -> Counted:
         """What it adds to the summary of a plan."""
         return ("", f"remove ref {self.ref}", self.reason), 0, 0
 
     @property
-    def changed(self) -> _Changed:
+    def changed(self) -> Changed:
         """No file."""
         return 0, 0
 
@@ -194,13 +197,13 @@ class Expire:
         return ("", -3, f"{self.timestamp_ms:020d} {self.snapshot_id:020d}")
 
     @property
-    def counted(self) -> _Counted:
+    def counted(self) -> Counted:
         """What it adds to the summary of a plan: no file, as each that goes is counted by itself."""
         alone = f"it alone holds {count_of(self.files, 'file')}, {human_bytes(self.bytes)}"
         return ("", f"expire snapshot {self.snapshot_id}", f"{self.reason}; {alone}"), 0, 0
 
     @property
-    def changed(self) -> _Changed:
+    def changed(self) -> Changed:
         """No file."""
         return 0, 0
 
@@ -220,12 +223,12 @@ class RemoveUnused:
         return ("", -2, f"{self.kind} {self.id:010d}")
 
     @property
-    def counted(self) -> _Counted:
+    def counted(self) -> Counted:
         """What it adds to the summary of a plan."""
         return ("", f"remove {self.kind} {self.id}", self.reason), 0, 0
 
     @property
-    def changed(self) -> _Changed:
+    def changed(self) -> Changed:
         """No file."""
         return 0, 0
 
@@ -247,14 +250,14 @@ class RewriteManifests:
         return ("", -2, f"{self.spec_id:010d} {self.content}")
 
     @property
-    def counted(self) -> _Counted:
+    def counted(self) -> Counted:
         """What it adds to the summary of a plan."""
         into = f"of partition spec {self.spec_id} into {count_of(self.expected_outputs, 'manifest')}"
         kind = "delete" if self.content == "deletes" else self.content
         return ("", f"rewrite {kind} manifests", into), len(self.inputs), self.bytes
 
     @property
-    def changed(self) -> _Changed:
+    def changed(self) -> Changed:
         """How many manifests it rewrites, and their bytes."""
         return len(self.inputs), self.bytes
 
@@ -274,12 +277,12 @@ class WriteStatistics:
         return ("", -1, f"{self.kind} {self.snapshot_id:020d}")
 
     @property
-    def counted(self) -> _Counted:
+    def counted(self) -> Counted:
         """What it adds to the summary of a plan."""
         return ("", f"write {self.kind} statistics", self.reason), 0, 0
 
     @property
-    def changed(self) -> _Changed:
+    def changed(self) -> Changed:
         """No file."""
         return 0, 0
 
@@ -296,6 +299,40 @@ Operation = (
     | RewriteManifests
     | WriteStatistics
 )
+
+
+class ManyOperations(ABC, Sequence[Any]):
+    """Operations of one kind in plan order, which are not all in memory."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> type[Any]:
+        """The class of each of them."""
+
+    @property
+    @abstractmethod
+    def counted(self) -> Counted:
+        """What they add to the summary of a plan, in one row."""
+
+    @property
+    @abstractmethod
+    def changed(self) -> Changed:
+        """How many files they delete, and their bytes."""
+
+    @abstractmethod
+    def at(self, place: int) -> Operation:
+        """The operation at a place from 0."""
+
+    def __getitem__(self, at: Any) -> Any:
+        places = range(len(self))[at]
+        return self.at(places) if isinstance(places, int) else tuple(map(self.at, places))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 _OPERATIONS: Final[dict[str, Any]] = {kind.op: kind for kind in get_args(Operation)}
 # A plan may have a million lines: field names are looked up once, not once a line.
 _FIELDS: Final = {kind: tuple(field.name for field in attrs.fields(kind)) for kind in _OPERATIONS.values()}

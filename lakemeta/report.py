@@ -5,6 +5,7 @@ Sizes are bytes. A file that could not be deleted is an Outcome with status ``fa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -78,6 +79,12 @@ class Report:
 
     def to_json(self) -> dict[str, Json]:
         """The report as one JSON object: the engine's result names beside our own totals."""
+        found = self.fields()
+        lists = {n: list(v) for n, v in self.result.items() if isinstance(v, Sequence) and not isinstance(v, str)}
+        return {**found, **lists}
+
+    def fields(self) -> dict[str, Json]:
+        """The same, in which names of many files are a sequence that need not be in memory."""
         return {
             "report": self.plan,
             "version": 1,

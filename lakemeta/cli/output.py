@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,7 +14,7 @@ from lakemeta.safeguards import percent
 from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lakemeta.plan import Plan
     from lakemeta.report import Report
@@ -28,9 +29,8 @@ def show_plan(plan: Plan, output: str, *, explain: bool = False) -> None:
     if output == "jsonl":
         sys.stdout.writelines(plan.to_lines())
     elif output == "json":
-        operations = [operation_to_json(op) for op in plan.operations]
         totals = {"files": plan.files, "bytes": plan.bytes}
-        _json({**plan.header.to_json(), "operations": operations, **totals})
+        _json({**plan.header.to_json(), "operations": plan.operations, **totals})
     else:
         _plan_text(plan, explain=explain)
 
@@ -40,9 +40,9 @@ def show_report(report: Report, output: str) -> None:
     if output == "text":
         _report_text(report)
     elif output == "json":
-        _json(report.to_json())
+        _json(report.fields())
     else:
-        click.echo(json.dumps(report.to_json(), ensure_ascii=False))
+        _json(report.fields(), indent=None)
 
 
 def show_scheduled(table: str, instant: str | None, output: str) -> None:
@@ -167,7 +167,7 @@ def _report_text(report: Report) -> None:
 def _value(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{k} {v}" for k, v in value.items()) or "none"
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         more = f" and {len(value) - _ROWS:,} more" if len(value) > _ROWS else ""
         return (", ".join(map(str, value[:_ROWS])) or "none") + more
     if "bytes" in name and isinstance(value, int):
@@ -177,5 +177,25 @@ def _value(name: str, value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+def _json(value: Any, indent: int | None = 2) -> None:
+    """Print one JSON value, piece by piece: plans and reports may name millions of files."""
+    sys.stdout.writelines(json.JSONEncoder(ensure_ascii=False, indent=indent, default=_encodable).iterencode(value))
+    click.echo()
+
+
+def _encodable(value: Any) -> Any:
+    return _Many(value) if isinstance(value, Sequence) else operation_to_json(value)
+
+
+class _Many(list[Any]):
+    """A sequence that need not be in memory, as a list that the encoder takes piece by piece."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        super().__init__()
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)

@@ -91,7 +91,7 @@ def apply(
     common: Common,
 ) -> None:
     """Apply a saved plan: exactly what was planned, or a refusal. The plan was reviewed, so nothing is asked."""
-    plan = Plan.loads(_read(plan_file))
+    plan = _read(plan_file)
     if plan.header.plan.startswith("iceberg."):
         _refuse_hudi_flags(schedule_only=schedule_only, drop_metadata_table=drop_metadata_table)
         from lakemeta.iceberg import IcebergTable
@@ -141,9 +141,12 @@ def _refuse_hudi_flags(**flags: bool) -> None:
         raise OptionError(f"--{name.replace('_', '-')} is for Hudi plans; leave it out for an Iceberg plan")
 
 
-def _read(plan_file: Path) -> str:
+def _read(plan_file: Path) -> Plan:
+    from lakemeta.spooled import gathered
+
     try:
-        return plan_file.read_text(encoding="utf-8")
+        with plan_file.open(encoding="utf-8", newline="\n") as lines:
+            return Plan.loads(lines, gathered)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise OptionError(f"the plan {plan_file} cannot be read: {reason}") from None

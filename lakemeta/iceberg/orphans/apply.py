@@ -15,21 +15,23 @@ Rules of this module:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
 from lakemeta.errors import PathNotFoundError, StalePlanError, StorageError
-from lakemeta.executor import LocalExecutor
+from lakemeta.executor import LocalExecutor, batched
 from lakemeta.iceberg.catalogs.doors import orphan_door
 from lakemeta.iceberg.orphans.join import Join
 from lakemeta.iceberg.orphans.names import HiddenNames, Spared
 from lakemeta.iceberg.orphans.options import SERVICE, OrphanOptions
 from lakemeta.iceberg.orphans.others import refuse_others
-from lakemeta.iceberg.orphans.planner import DELETING, chosen_roots, path_of
+from lakemeta.iceberg.orphans.planner import DELETING, chosen_roots
 from lakemeta.iceberg.orphans.referenced import References
-from lakemeta.iceberg.orphans.search import neighbours_of
+from lakemeta.iceberg.orphans.search import neighbours_of, path_of
 from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
 from lakemeta.iceberg.service.closure import Closure
 from lakemeta.iceberg.service.neighbours import metadata_directory
@@ -39,11 +41,12 @@ from lakemeta.iceberg.spec.properties import check_gc
 from lakemeta.ledger.run import current_run, open_ledger
 from lakemeta.paths import is_rooted
 from lakemeta.plan_operations import Delete
-from lakemeta.report import Outcome, Report, count
+from lakemeta.report import Outcome, Report
+from lakemeta.spooled import texts
 from lakemeta.words import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from lakemeta.deletion import Door
     from lakemeta.executor import Executor
@@ -82,18 +85,21 @@ def apply_orphans(request: ApplyRequest) -> Report:
     loaded = open_plan(request, SERVICE, (Delete,))
     removal = _Removal.of(request, loaded)
     run = current_run()
-    gone = run.went_before() if run is not None else set()
-    planned = [file for file in removal.planned(loaded) if file.path not in gone]
-    removal.prove(planned)
-    proved = removal.look_up(loaded, planned)
-    if planned:
+    if run is not None:
+        removal.gone = run.went_before()
+    removal.prove(loaded)
+    proved = removal.look_up(loaded)
+    if next(removal.planned(loaded), None) is not None:
         open_ledger()
-    return attrs.evolve(removal.delete(planned), proved=proved)
+    return attrs.evolve(removal.delete(loaded), proved=proved)
 
 
 @attrs.define(eq=False)
 class _Removal:
-    """One application: what it was asked, and where it may delete. ``references`` reads what the table names."""
+    """One application: what it was asked, and where it may delete. ``references`` reads what the table names.
+
+    ``gone`` are store paths that an interrupted application of the same plan has deleted.
+    """
 
     request: ApplyRequest
     options: OrphanOptions
@@ -101,6 +107,7 @@ class _Removal:
     roots: list[Root]
     executor: Executor
     references: References
+    gone: Collection[str] = frozenset()
 
     @classmethod
     def of(cls, request: ApplyRequest, loaded: LoadedTable) -> _Removal:
@@ -124,62 +131,71 @@ class _Removal:
     def _door(self, root: Root) -> Door:
         return orphan_door(self.storage, self.request.place.operations.current().metadata, root.path)
 
-    def planned(self, loaded: LoadedTable) -> list[_Planned]:
-        """The files of the plan; raises StalePlanError if one lies where this removal does not look."""
-        found = []
+    def planned(self, loaded: LoadedTable) -> Iterator[_Planned]:
+        """The files of the plan that have not gone; StalePlanError if one lies where this removal does not look."""
         for op in self.request.plan.deletes():
             path = path_of(self.storage, loaded.metadata, op.path)
             root = next((root for root in self.roots if root.holds(path)), None)
             if root is None:
                 raise StalePlanError(f"{op.path} lies in no directory that this removal looks at; make the plan again")
-            found.append(_Planned(path, op.size, root))
-        return found
+            if path not in self.gone:
+                yield _Planned(path, op.size, root)
 
-    def prove(self, planned: Sequence[_Planned]) -> None:
+    def prove(self, planned: LoadedTable) -> None:
         """Raise unless every file may go, by rule 1."""
         for root in self.roots:
-            self._door(root).check_files(f.path for f in planned if f.root is root)
+            files = (file.path for file in self.planned(planned) if file.root is root)
+            self._door(root).check_files(files)
         spared, loaded = self._look_again()
-        hidden = HiddenNames.of(loaded.metadata)
-        for file in planned:
+        hidden, folders = HiddenNames.of(loaded.metadata), defaultdict[str, set[str]](set)
+        for file in self.planned(planned):
             below = file.path[len(file.root.path) + 1 :]
             why = spared.why(below)
             if why is None and self.options.inventory is None and any(map(hidden.hide, below.split("/"))):
                 why = "is hidden"
             if why is not None:
                 raise StalePlanError(f"{self.storage.url(file.path)} {why}, so it is not deleted; make the plan again")
+            folders[file.root.path].add(file.path.rpartition("/")[0])
         neighbours = neighbours_of(self.storage, loaded, self.options)
         for root in self.roots:
-            neighbours.refuse_near(root.path, (f.path for f in planned if f.root is root), self.executor)
-        if planned:
+            neighbours.refuse_near(root.path, (f"{folder}/" for folder in folders[root.path]), self.executor)
+        if folders:
             refuse_others(self.request.place.operations, loaded, self.roots, self.options)
-        named = self._named(planned, loaded)
+        named = self._named(self.planned(planned), loaded)
         if named:
             raise StalePlanError(
                 f"the table names {self.storage.url(min(named))}, so the plan that would delete it is stale or was "
                 "edited, and nothing was deleted; make the plan again"
             )
 
-    def look_up(self, loaded: LoadedTable, planned: Sequence[_Planned]) -> Proved | None:
+    def look_up(self, loaded: LoadedTable) -> Proved | None:
         """What was looked up of the table's own files, by rule 3; raises if they are not there, or too much goes."""
-        if not planned:
-            return None
         url, storage, metadata = self.request.place.url, self.storage, loaded.metadata
+        keys, size = set[str](), 0
+        for file in self.planned(loaded):
+            keys.add(file_key(storage.url(file.path)))
+            size += file.size
+        if not keys:
+            return None
         listed = self.request.plan.header.facts.get("table_bytes")
         if type(listed) is not int:
             raise StalePlanError("the plan's first line does not say how much was listed; make the plan again")
-        self.request.safeguards.refuse_share(url, sum(file.size for file in planned), listed)
-        keys = {file_key(storage.url(file.path)) for file in planned}
+        self.request.safeguards.refuse_share(url, size, listed)
         closure = Closure(storage, url, metadata, metadata.snapshots_by_id.keys(), keys, self.executor)
         return closure.prove(self.request.safeguards.proof, int(self.request.env.random() * 2**32))
 
-    def delete(self, planned: Sequence[_Planned]) -> Report:
+    def delete(self, planned: LoadedTable) -> Report:
         """Delete, round by round, what no version of the table names that is read before each round."""
-        tally, named = _Tally(), set[str]()
-        for start in range(0, len(planned), _ROUND):
+        tally = _Tally()
+        locations = texts(self._rounds(planned, tally))
+        return self._report(tally, locations)
+
+    def _rounds(self, planned: LoadedTable, tally: _Tally) -> Iterator[str]:
+        """Delete all files; gives the locations of those that were tried, as the engine lists them."""
+        named = set[str]()
+        for number, files in enumerate(batched(self.planned(planned), _ROUND)):
             spared, loaded = self._look_again()
-            named |= self._named(planned[start:], loaded)
-            files = planned[start : start + _ROUND]
+            named |= self._named(islice(self.planned(planned), number * _ROUND, None), loaded)
             going = [f for f in files if f.path not in named and spared.why(f.path[len(f.root.path) + 1 :]) is None]
             tally.named += len(files) - len(going)
             for root in self.roots:
@@ -187,8 +203,8 @@ class _Removal:
                 work, sizes = partial(_delete, self.cutoff_ms), [(file.path, file.size) for file in own]
                 fates = self._door(root).dispose(sizes, self.executor, batch_size=_BATCH, work=work)
                 for file, fate in zip(own, fates, strict=True):
-                    tally.add(file, fate)
-        return self._report(tally)
+                    if tally.add(file, fate):
+                        yield _location(self.storage, file.path)
 
     def _look_again(self) -> tuple[Spared, LoadedTable]:
         """What stays by name, and the newest version of the table: marks of rewrites are read before the metadata."""
@@ -199,53 +215,60 @@ class _Removal:
         check_gc(loaded.metadata.properties, DELETING)
         return Spared.of(loaded.metadata, uuids), loaded
 
-    def _named(self, files: Sequence[_Planned], loaded: LoadedTable) -> set[str]:
+    def _named(self, files: Iterable[_Planned], loaded: LoadedTable) -> set[str]:
         """The store paths of those files that the table names, and that nothing read before did."""
         if self.references.knows(loaded):
             return set()
         with Join.opened(self.options.rules, rooted=is_rooted(self.storage.scheme)) as join:
-            for root in self.roots:
-                own = [file for file in files if file.root is root]
-                join.add_listed(root, self.storage.scheme, [f.path for f in own], [f.size for f in own])
+            for part in batched(files, _ROUND):
+                for root in self.roots:
+                    own = [file for file in part if file.root is root]
+                    join.add_listed(root, self.storage.scheme, [f.path for f in own], [f.size for f in own])
             for prefix, keys in self.references.of(loaded):
                 join.named.add(prefix, keys)
-            return {file.path for file in files} - {orphan.path for orphan in join.orphans()}
+            return set(join.ours())
 
-    def _report(self, tally: _Tally) -> Report:
-        deleted, absent, failed = count(tally.outcomes)
-        locations = [_location(self.storage, o.path) for o in tally.outcomes]
-        if self.options.stream_results:
-            locations = locations[:_SAMPLE]
+    def _report(self, tally: _Tally, locations: Sequence[str]) -> Report:
         return Report(
             plan=self.request.plan.header.plan,
             table=self.request.place.url,
             committed=None,
-            deleted_files=deleted,
-            absent_files=absent,
+            deleted_files=tally.deleted,
+            absent_files=tally.absent,
             freed_bytes=tally.freed,
-            failed=failed,
-            result={"orphan_file_location": locations},
+            failed=tuple(tally.failed),
+            result={"orphan_file_location": locations[:_SAMPLE] if self.options.stream_results else locations},
             notes=tally.notes(),
         )
 
 
 @attrs.define
 class _Tally:
-    """What became of files: outcomes, bytes that were freed, how many were named since, and how many had changed."""
+    """What became of files: how many, bytes that were freed, those that failed.
 
-    outcomes: list[Outcome] = attrs.field(factory=list)
+    ``named`` is how many were named since, ``young`` how many had changed.
+    """
+
+    deleted: int = 0
+    absent: int = 0
+    failed: list[Outcome] = attrs.field(factory=list)
     freed: int = 0
     named: int = 0
     young: int = 0
 
-    def add(self, file: _Planned, fate: _Fate) -> None:
-        """Count one file."""
+    def add(self, file: _Planned, fate: _Fate) -> bool:
+        """Count one file; False if it had changed, and was not tried."""
         if fate == "young":
             self.young += 1
-            return
-        self.outcomes.append(fate)
+            return False
         if fate.status == "deleted":
+            self.deleted += 1
             self.freed += file.size
+        elif fate.status == "absent":
+            self.absent += 1
+        else:
+            self.failed.append(fate)
+        return True
 
     def notes(self) -> tuple[str, ...]:
         """Sentences about files that stayed against the plan."""

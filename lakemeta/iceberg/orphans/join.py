@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import pyarrow as pa
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from lakemeta.iceberg.orphans.roots import Root
     from lakemeta.iceberg.orphans.uris import Prefix, PrefixRules
+
+_ROWS: Final = 16_384  # that are objects at a time
 
 
 @attrs.frozen(slots=True)
@@ -69,16 +71,28 @@ class Join:
 
         Raises CorruptMetadataError after the last if prefixes conflict and are to be the same.
         """
+        for left, _ in self._parts():
+            yield from self._files(left)
+
+    def ours(self) -> Iterator[str]:
+        """The store paths of the listed files that something names; raises as :meth:`orphans`."""
+        for _, named in self._parts():
+            yield from (file.path for file in self._files(named))
+
+    def _parts(self) -> Iterator[tuple[pa.Table, pa.Table]]:
         conflicts: set[tuple[str | None, str | None]] = set()
         for number in range(PARTITIONS):
             rows = self.listed.partition(number)
             if rows.num_rows:
                 named = self.named.partition(number)
-                left = orphans(rows, self.listed.prefixes, named, self.named.prefixes, self.rules, conflicts)
-                keys, prefixes, sizes = (left.column(name).to_pylist() for name in LISTED.names)
-                for key, prefix, size in zip(keys, prefixes, sizes, strict=True):
-                    yield Orphan(self._path(self.listed.prefixes[prefix], key), size)
+                yield orphans(rows, self.listed.prefixes, named, self.named.prefixes, self.rules, conflicts)
         check_conflicts(conflicts, self.rules)
+
+    def _files(self, rows: pa.Table) -> Iterator[Orphan]:
+        for batch in rows.to_batches(_ROWS):
+            keys, prefixes, sizes = (batch.column(name).to_pylist() for name in LISTED.names)
+            for key, prefix, size in zip(keys, prefixes, sizes, strict=True):
+                yield Orphan(self._path(self.listed.prefixes[prefix], key), size)
 
     def _path(self, prefix: Prefix, key: str) -> str:
         return key if self.rooted else f"{prefix.authority or ''}{key}"

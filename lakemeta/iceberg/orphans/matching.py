@@ -30,8 +30,10 @@ def orphans(
     named_prefixes: Sequence[Prefix],
     rules: PrefixRules,
     conflicts: set[Conflict],
-) -> pa.Table:
-    """The listed rows that are orphans; what differs in locations of one path is added to ``conflicts``.
+) -> tuple[pa.Table, pa.Table]:
+    """The listed rows that are orphans, and those that are the table's.
+
+    What differs in locations of one path is added to ``conflicts``.
 
     A file is the table's if any of the locations of its path matches. (The engine deletes one under DELETE that
     matches one location and differs from another.)
@@ -52,7 +54,7 @@ def orphans(
         if pc.any(pc.and_not(rows, matched)).as_py():
             conflicts.update(different)
     ours = matched if rules.mode == "DELETE" else pc.or_(matched, mismatched)
-    return listed.filter(pc.invert(ours))
+    return listed.filter(pc.invert(ours)), listed.filter(ours)
 
 
 def check_conflicts(conflicts: Collection[Conflict], rules: PrefixRules) -> None:

@@ -13,10 +13,8 @@ from lakemeta.iceberg.orphans.options import SERVICE, OrphanOptions
 from lakemeta.iceberg.orphans.roots import Root, alone, chosen_root, declared_roots
 from lakemeta.iceberg.orphans.search import Found, Search
 from lakemeta.iceberg.service.plans import header_of
-from lakemeta.iceberg.spec.locations import store_path, whole, within
 from lakemeta.iceberg.spec.properties import check_gc
 from lakemeta.plan import Plan
-from lakemeta.plan_operations import Delete
 from lakemeta.words import count_of
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from lakemeta.storage.contract import Storage
 
 DELETING: Final = "delete orphan files"  # in sentences
-REASON: Final = "no metadata of the table names it"
 
 
 def plan_orphans(request: PlanRequest) -> Plan:
@@ -49,11 +46,7 @@ def plan_orphans(request: PlanRequest) -> Plan:
     found = Search(request.place, options, roots, cutoff, request.executor).run(metadata)
     facts = {**_facts(found, roots, cutoff), "notes": [*notes, *_notes(found)]}
     header = header_of(request, SERVICE, found.loaded.metadata, found.loaded.metadata.current_snapshot, facts)
-    storage, metadata = operations.storage, found.loaded.metadata
-    names = (name_of(storage, metadata, roots, orphan.path) for orphan in found.orphans)
-    return Plan(
-        header, [Delete("", name, orphan.size, REASON) for name, orphan in zip(names, found.orphans, strict=True)]
-    )
+    return Plan(header, found.lines)
 
 
 def chosen_roots(
@@ -74,20 +67,6 @@ def chosen_roots(
                 f"if all files there are this table's, name it with location={root.location}"
             )
     return roots, notes
-
-
-def name_of(storage: Storage, metadata: TableMetadata, roots: Sequence[Root], path: str) -> str:
-    """What a plan calls the file at a store path: the part below the table's location, or its full location."""
-    table = store_path(storage.scheme, metadata.location).rstrip("/")
-    if path.startswith(f"{table}/"):
-        return within(metadata.location, f"{metadata.location.rstrip('/')}/{path[len(table) + 1 :]}")
-    root = next(root for root in roots if root.holds(path))
-    return f"{root.location}/{path[len(root.path) + 1 :]}"
-
-
-def path_of(storage: Storage, metadata: TableMetadata, name: str) -> str:
-    """The store path of a file by its name in a plan; raises as :func:`store_path`."""
-    return store_path(storage.scheme, whole(metadata.location, name))
 
 
 def _facts(found: Found, roots: Sequence[Root], cutoff: int) -> dict[str, Any]:

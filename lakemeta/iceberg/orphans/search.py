@@ -11,7 +11,9 @@ Rules of this module:
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -25,7 +27,9 @@ from lakemeta.iceberg.orphans.others import refuse_others
 from lakemeta.iceberg.orphans.referenced import References
 from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
 from lakemeta.iceberg.service.neighbours import Neighbours, metadata_directory
+from lakemeta.iceberg.spec.locations import store_path, whole, within
 from lakemeta.paths import is_rooted
+from lakemeta.spooled import deletes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,17 +40,19 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.orphans.options import OrphanOptions
     from lakemeta.iceberg.orphans.roots import Root
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
+    from lakemeta.plan_operations import Delete
     from lakemeta.storage.contract import Storage
 
+REASON: Final = "no metadata of the table names it"
 _STATS: Final = 64  # in one batch of work
 
 
 @attrs.frozen
 class Found:
-    """What a search has found: orphans, how many files were looked at, and how many orphans stay, by reason."""
+    """What a search has found: lines of a plan, how many files were looked at, and how many orphans stay, by reason."""
 
     loaded: LoadedTable
-    orphans: list[Orphan]
+    lines: Sequence[Delete]
     counts: Counts
     spared: dict[str, int]
 
@@ -81,14 +87,19 @@ class Search:
             neighbours.refuse(tables, self.executor)
             for prefix, keys in References(self.storage, self.executor, self.roots).of(loaded):
                 join.named.add(prefix, keys)
-            found, reasons = self._sift(join.orphans(), Spared.of(loaded.metadata, uuids))
+            reasons = Counter[str]()
+            kept = self._sift(join.orphans(), Spared.of(loaded.metadata, uuids), reasons)
+            if self.options.inventory is not None:
+                kept = self._looked_up(kept)
+            named = ((name_of(self.storage, loaded.metadata, self.roots, o.path), o.size) for o in kept)
+            lines = deletes(named, REASON)
         if self.options.inventory is not None:
-            found = self._looked_up(found)
             for root in self.roots:
-                neighbours.refuse_near(root.path, (o.path for o in found if root.holds(o.path)), self.executor)
-        if found:
+                paths = (path_of(self.storage, loaded.metadata, op.path) for op in lines)
+                neighbours.refuse_near(root.path, filter(root.holds, paths), self.executor)
+        if lines:
             refuse_others(self.place.operations, loaded, self.roots, self.options)
-        return Found(loaded, found, counts, reasons)
+        return Found(loaded, lines, counts, dict(sorted(reasons.items())))
 
     def _list(self, metadata: TableMetadata, join: Join) -> tuple[Counts, list[str]]:
         """Put candidates into a join; how many files there were, and the store paths of those named as metadata."""
@@ -108,22 +119,21 @@ class Search:
                     raise missing(root.location) from None
         return counts, tables
 
-    def _sift(self, found: Iterable[Orphan], spared: Spared) -> tuple[list[Orphan], dict[str, int]]:
-        kept: list[Orphan] = []
-        reasons: dict[str, int] = {}
+    def _sift(self, found: Iterable[Orphan], spared: Spared, reasons: Counter[str]) -> Iterator[Orphan]:
+        """The orphans that do not stay for a reason; each reason is counted."""
         for orphan in found:
             root = next(root for root in self.roots if root.holds(orphan.path))
             why = spared.why(orphan.path[len(root.path) + 1 :])
             if why is None:
-                kept.append(orphan)
+                yield orphan
             else:
-                reasons[why] = reasons.get(why, 0) + 1
-        return kept, dict(sorted(reasons.items()))
+                reasons[why] += 1
 
-    def _looked_up(self, found: Sequence[Orphan]) -> list[Orphan]:
+    def _looked_up(self, found: Iterable[Orphan]) -> Iterator[Orphan]:
+        """Those that the store has and that are old enough, each once: an inventory may name one again."""
+        once = (path for path, _ in groupby(op.path for op in deletes(((o.path, o.size) for o in found), REASON)))
         look = partial(_look_up, self.storage, self.cutoff_ms)
-        found = list(dict.fromkeys(found))
-        return [orphan for orphan in self.executor.map_batches(look, found, batch_size=_STATS) if orphan is not None]
+        return (o for o in self.executor.map_batches(look, once, batch_size=_STATS) if o is not None)
 
 
 def neighbours_of(storage: Storage, loaded: LoadedTable, options: OrphanOptions) -> Neighbours:
@@ -132,11 +142,25 @@ def neighbours_of(storage: Storage, loaded: LoadedTable, options: OrphanOptions)
     return Neighbours.of(storage, loaded, options.foreign_uuids, f"{where}, and its files would be taken for them")
 
 
-def _look_up(storage: Storage, cutoff_ms: int, found: Sequence[Orphan]) -> Iterator[Orphan | None]:
-    for orphan in found:
+def name_of(storage: Storage, metadata: TableMetadata, roots: Sequence[Root], path: str) -> str:
+    """What a plan calls the file at a store path: the part below the table's location, or its full location."""
+    table = store_path(storage.scheme, metadata.location).rstrip("/")
+    if path.startswith(f"{table}/"):
+        return within(metadata.location, f"{metadata.location.rstrip('/')}/{path[len(table) + 1 :]}")
+    root = next(root for root in roots if root.holds(path))
+    return f"{root.location}/{path[len(root.path) + 1 :]}"
+
+
+def path_of(storage: Storage, metadata: TableMetadata, name: str) -> str:
+    """The store path of a file by its name in a plan; raises as :func:`store_path`."""
+    return store_path(storage.scheme, whole(metadata.location, name))
+
+
+def _look_up(storage: Storage, cutoff_ms: int, paths: Sequence[str]) -> Iterator[Orphan | None]:
+    for path in paths:
         try:
-            entry = storage.stat(orphan.path)
+            entry = storage.stat(path)
         except PathNotFoundError:
             yield None
         else:
-            yield Orphan(orphan.path, entry.size) if 0 < entry.modified_ms < cutoff_ms else None
+            yield Orphan(path, entry.size) if 0 < entry.modified_ms < cutoff_ms else None

@@ -11,9 +11,9 @@ from lakemeta.iceberg.orphans.join import Join
 from lakemeta.iceberg.orphans.names import HiddenNames, Spared
 from lakemeta.iceberg.orphans.options import SERVICE, OrphanOptions
 from lakemeta.iceberg.orphans.others import refuse_others
-from lakemeta.iceberg.orphans.planner import DELETING, REASON, chosen_roots, path_of
+from lakemeta.iceberg.orphans.planner import DELETING, chosen_roots
 from lakemeta.iceberg.orphans.referenced import References
-from lakemeta.iceberg.orphans.search import neighbours_of
+from lakemeta.iceberg.orphans.search import REASON, neighbours_of, path_of
 from lakemeta.iceberg.rewrite.unfinished import unfinished_uuids
 from lakemeta.iceberg.service.neighbours import metadata_directory
 from lakemeta.iceberg.spec.properties import check_gc

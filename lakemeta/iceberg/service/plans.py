@@ -52,7 +52,7 @@ def open_plan(request: ApplyRequest, service: str, kinds: tuple[type, ...]) -> L
     UnsupportedFeatureError if the table cannot be changed.
     """
     plan, place = request.plan, request.place
-    if plan.header.plan != PREFIX + service or not all(isinstance(op, kinds) for op in plan.operations):
+    if plan.header.plan != PREFIX + service or not plan.kinds <= set(kinds):
         raise StalePlanError(f"this is no plan of {PREFIX}{service}; make the plan again")
     place.operations.check_writable()
     loaded = place.operations.refresh()
