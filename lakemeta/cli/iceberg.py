@@ -25,6 +25,7 @@ from lakemeta.safeguards import MAX_SHARE, SAMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from pathlib import Path
     from typing import Any, TypeVar
 
@@ -92,7 +93,16 @@ def service_command(service: Service) -> click.Command:
     ) -> None:
         table, plan = _plan(service, table_url, common, **asked)
         if wants_apply(plan, common, changes=not plan.is_empty, yes=yes, dry_run=dry_run):
-            apply_plan(table, plan, common, quarantine=quarantine, ledger=ledger, proof=proof, max_share=max_share)
+            apply_plan(
+                table,
+                plan,
+                common,
+                now=moment(asked["now"]),
+                quarantine=quarantine,
+                ledger=ledger,
+                proof=proof,
+                max_share=max_share,
+            )
 
     return command
 
@@ -106,6 +116,7 @@ def apply_plan(
     plan: Plan,
     common: Common,
     *,
+    now: datetime | None = None,
     quarantine: bool = False,
     ledger: str | None = None,
     proof: str = SAMPLE,
@@ -119,6 +130,7 @@ def apply_plan(
         report = table.apply(
             plan,
             executor=common.elsewhere(),
+            now=now,
             on_progress=update,
             quarantine=quarantine,
             ledger=ledger,

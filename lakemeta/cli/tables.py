@@ -73,6 +73,7 @@ def why(
 @click.argument("plan_file", metavar="PLAN.jsonl", type=click.Path(path_type=Path))
 @click.option("--schedule-only", is_flag=True, help="Hudi: only write the requested clean.")
 @click.option("--drop-metadata-table", is_flag=True, help="Hudi: take the table off its metadata table first.")
+@click.option("--now", metavar="ISO8601", help="Iceberg: take this moment for the present that plans lie before.")
 @assume_single_writer_option
 @quarantine_option
 @ledger_option
@@ -83,6 +84,7 @@ def apply(
     *,
     schedule_only: bool,
     drop_metadata_table: bool,
+    now: str | None,
     assume_single_writer: bool,
     quarantine: bool,
     ledger: str | None,
@@ -98,9 +100,18 @@ def apply(
 
         iceberg = IcebergTable.open(plan.header.table, common.storage_options, on_event=common.on_event)
         apply_iceberg_plan(
-            iceberg, plan, common, quarantine=quarantine, ledger=ledger, proof=proof, max_share=max_share
+            iceberg,
+            plan,
+            common,
+            now=moment(now),
+            quarantine=quarantine,
+            ledger=ledger,
+            proof=proof,
+            max_share=max_share,
         )
         return
+    if now is not None:
+        raise OptionError("--now is for Iceberg plans, which say when they were made; leave it out")
     if not plan.header.plan.startswith("hudi."):
         raise UnsupportedFeatureError(f"{plan_file} is a {plan.header.plan} plan, which this lakemeta cannot apply")
     from lakemeta.hudi import HudiTable

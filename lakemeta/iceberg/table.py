@@ -140,6 +140,7 @@ class IcebergTable:
         *,
         executor: Executor | None = None,
         env: Environment | None = None,
+        now: datetime | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         quarantine: bool = False,
         ledger: str | None = None,
@@ -147,6 +148,8 @@ class IcebergTable:
         max_share: float = MAX_SHARE,
     ) -> Report:
         """Apply a plan of any service, and report in the engine's own result names.
+
+        A plan that counts ages from a moment which has not come yet is refused; ``now`` says that it has.
 
         ``env`` gives time, random numbers and identifiers, by default the machine's. ``on_progress`` is called, in any
         thread but one call at a time, with how many groups and bytes have been rewritten. ``quarantine`` moves files of
@@ -165,9 +168,11 @@ class IcebergTable:
         """
         found = service_of(plan)
         env = env or Environment()
+        present = Environment() if now is None else Environment(now=lambda: now)
         request = ApplyRequest(
             place=self.place,
             plan=plan,
+            now_ms=present.now_ms(),
             executor=executor,
             env=env,
             on_progress=on_progress,
@@ -202,7 +207,13 @@ class IcebergTable:
             DUTIES,
             lambda service, options: self.plan(service, options, now=now, executor=executor),
             lambda plan: self.apply(
-                plan, executor=executor, quarantine=quarantine, ledger=ledger, proof=proof, max_share=max_share
+                plan,
+                executor=executor,
+                now=now,
+                quarantine=quarantine,
+                ledger=ledger,
+                proof=proof,
+                max_share=max_share,
             ),
             settings=settings or {},
             at_least=at_least or {},

@@ -85,7 +85,7 @@ def apply(root: Path | str, made: Plan, storage: Storage | None = None, seed: in
     still = still_env(seed)
     env = attrs.evolve(still, now=lambda: still.now() + timedelta(seconds=later))
     # One thread, so that the n-th operation is the same one on every run.
-    return opened(root, storage).apply(made, executor=LocalExecutor(1), env=env)
+    return opened(root, storage).apply(made, executor=LocalExecutor(1), env=env, now=NOW)
 
 
 def files(root: Path | str) -> set[str]:

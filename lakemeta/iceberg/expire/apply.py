@@ -67,7 +67,7 @@ def apply_expire(request: ApplyRequest) -> Report:
     """
     loaded = open_plan(request, EXPIRE_SNAPSHOTS, (Expire, RemoveRef, RemoveUnused, Delete))
     operations, executor = request.place.operations, request.executor or LocalExecutor()
-    proof = Proof.of(request.plan, operations, loaded.metadata, executor)
+    proof = Proof.of(request, loaded.metadata, executor)
     targets = proof.targets(loaded)
     if not request.plan.operations:
         return _report(request, _Done())

@@ -6,13 +6,15 @@ Rules of this module:
    nothing needs then; each file of it is named by a snapshot that expires and by nothing that stays. A plan may say
    less than that, and is refused if it says more, whoever wrote it.
 2. A plan whose snapshots have expired, and that was interrupted then, is taken up again: a ledger proves its files.
-3. Every file lies in a location of the table, has a name that may go, lies behind no link and in no other table
+3. A plan counts ages from a moment that has come: it is at most five minutes ahead, as the clocks of two machines may
+   be. Otherwise the whole table could be made old by a number in the plan.
+4. Every file lies in a location of the table, has a name that may go, lies behind no link and in no other table
    (``nested``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
     from lakemeta.iceberg.catalogs.operations import LoadedTable, TableOperations
     from lakemeta.iceberg.expire.unreferenced import Unreferenced
+    from lakemeta.iceberg.service.requests import ApplyRequest
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.plan import Plan
 
+_SKEW_MS: Final = 5 * 60_000
 _ELSE = "the table does not have it any more, or needs it"
 
 
@@ -56,11 +60,17 @@ class Proof:
     resumed: bool
 
     @classmethod
-    def of(cls, plan: Plan, operations: TableOperations, metadata: TableMetadata, executor: Executor) -> Proof:
-        """Raises CorruptMetadataError if the plan does not say of what time it is."""
+    def of(cls, request: ApplyRequest, metadata: TableMetadata, executor: Executor) -> Proof:
+        """Raises CorruptMetadataError if the plan does not say of what time it is, StalePlanError if of one to come."""
+        plan, operations = request.plan, request.place.operations
         now_ms = plan.header.facts.get("now_ms")
         if type(now_ms) is not int:
             raise CorruptMetadataError("the plan's first line has no now_ms; make the plan again")
+        if now_ms > request.now_ms + _SKEW_MS:
+            raise StalePlanError(
+                f"the plan counts ages from a moment {(now_ms - request.now_ms) // 1000} seconds from now (now_ms is "
+                f"{now_ms}), and nothing was changed; make the plan again, or say with --now that it has come"
+            )
         former, _ = unfinished(operations, metadata)
         whole_removal = _removal(plan)
         resumed = any(whole_removal.snapshots & one.snapshots for one in former)

@@ -39,11 +39,13 @@ class PlanRequest:
 class ApplyRequest:
     """The application of a plan; without ``executor`` work is done on this machine, as the plan's options say.
 
-    ``on_progress`` is called with how far a rewrite has come, in any thread but one call at a time.
+    ``now_ms`` is the present in ms, by the machine's clock unless the caller says another. ``on_progress`` is called
+    with how far a rewrite has come, in any thread but one call at a time.
     """
 
     place: Place
     plan: Plan
+    now_ms: int = attrs.field(factory=lambda: Environment().now_ms())
     executor: Executor | None = None
     env: Environment = attrs.field(factory=Environment)
     on_progress: Callable[[Progress], None] | None = None

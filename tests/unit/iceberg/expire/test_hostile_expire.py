@@ -10,11 +10,13 @@ from pathlib import Path
 
 import attrs
 import pytest
+from click.testing import CliRunner
 from support.faults import HookedStorage, Stubborn
 from support.iceberg_checker import TableState
 from support.iceberg_expire import apply, build, change, check, files, plan, set_refs
 from support.iceberg_tables import SmallTable
 
+from lakemeta.cli.main import cli
 from lakemeta.errors import (
     CommitConflictError,
     CorruptMetadataError,
@@ -347,3 +349,29 @@ def test_options_that_make_no_sense(root, options, match):
     """In Iceberg's words where it has any."""
     with pytest.raises(OptionError, match=match):
         plan(root, **options)
+
+
+def test_a_moment_that_has_not_come(root):
+    """A plan edited to a far now_ms makes no snapshot old; five minutes are two machines' clocks."""
+    made = plan(root)
+    for ahead, fine in ((301_000, False), (10**15, False), (299_000, True)):
+        facts = {**made.header.facts, "now_ms": made.header.facts["now_ms"] + ahead}
+        later = Plan.loads(Plan(attrs.evolve(made.header, facts=facts), made.operations).dumps())
+        if fine:
+            assert apply(root, later).deleted_files
+        else:
+            refused(
+                root, later, StalePlanError, "counts ages from a moment .* nothing was changed; make the plan again"
+            )
+
+
+def test_a_moment_to_come_may_be_said(root, tmp_path):
+    """On the command line, where the plan is made and applied at once, and where it is read from a file."""
+    later = ["--now", "2100-01-01T00:00:00Z"]
+    command = ["expire-snapshots", str(root), "--set", "retain_last=1", "-q"]
+    file = str(tmp_path / "plan.jsonl")
+    assert CliRunner().invoke(cli, ["plan", *command, "--out", file, *later]).exit_code == 0
+    told = CliRunner().invoke(cli, ["apply", file])
+    assert (told.exit_code, "has come" in told.output) == (3, True)
+    assert CliRunner().invoke(cli, ["apply", file, *later]).exit_code == 0
+    assert CliRunner().invoke(cli, [*command, "--yes", *later]).exit_code == 0
