@@ -360,9 +360,7 @@ def test_a_moment_that_has_not_come(root):
         if fine:
             assert apply(root, later).deleted_files
         else:
-            refused(
-                root, later, StalePlanError, "counts ages from a moment .* nothing was changed; make the plan again"
-            )
+            refused(root, later, StalePlanError, "counts ages from a moment .* nothing was changed; make the plan")
 
 
 def test_a_moment_to_come_may_be_said(root, tmp_path):
@@ -372,6 +370,6 @@ def test_a_moment_to_come_may_be_said(root, tmp_path):
     file = str(tmp_path / "plan.jsonl")
     assert CliRunner().invoke(cli, ["plan", *command, "--out", file, *later]).exit_code == 0
     told = CliRunner().invoke(cli, ["apply", file])
-    assert (told.exit_code, "has come" in told.output) == (3, True)
+    assert isinstance(told.exception, StalePlanError)
     assert CliRunner().invoke(cli, ["apply", file, *later]).exit_code == 0
     assert CliRunner().invoke(cli, [*command, "--yes", *later]).exit_code == 0
