@@ -5,7 +5,7 @@
 Needs Java and PySpark 3.5; the Iceberg runtime comes by Maven coordinate. Starting Spark is not counted, and each
 procedure has run once on a small table before; starting lakemeta's process is counted. At scale 1: 1,000 snapshots of
 100,000 files, 1,000,000 listed files, manifests of 1,000,000 files, 1,000 position delete files. Prints a Markdown
-table of seconds, ratios and peak MiB of lakemeta.
+table of seconds, of CPU seconds, which others on the machine change less, and of peak MiB of lakemeta.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ SERVICES = {
 }
 
 
-def ours(table: Path, service: Service) -> tuple[float, float]:
-    """Seconds and peak MiB of one cold process that plans and applies, from a synced disk."""
+def ours(table: Path, service: Service) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and peak MiB of one cold process that plans and applies, from a synced disk."""
     os.sync()
     words = [sys.executable, "-m", "lakemeta", *service.words[:1], str(table), *service.words[1:], "--yes", "-q"]
     started = time.perf_counter()
@@ -131,37 +131,50 @@ def ours(table: Path, service: Service) -> tuple[float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{service.name} failed with exit code {process.returncode}")
-    return time.perf_counter() - started, usage.ru_maxrss / 1024
+    return time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def theirs(spark: Any, name: str, service: Service) -> float:
-    """Seconds of the procedure in a running session."""
+def theirs(spark: Any, name: str, service: Service) -> tuple[float, float]:
+    """Seconds and CPU seconds of the procedure in a running session."""
     os.sync()
-    started = time.perf_counter()
+    started, used = time.perf_counter(), jvm_seconds(spark)
     spark.sql(f"CALL ice.system.{service.call % name}").collect()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, jvm_seconds(spark) - used
+
+
+def jvm_seconds(spark: Any) -> float:
+    """CPU seconds of the session's JVM so far, all threads, as Linux counts them."""
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(chosen: list[str], scale: float, runs: int, scratch: Path) -> None:
     """Print a row for each service; the two take turns."""
     use_this_spark()
-    header("what", "lakemeta s (min / median)", "Spark s (min / median)", "ratio of medians", "peak MiB")
+    header("what", "lakemeta s", "Spark s", "ratio", "lakemeta CPU s", "Spark CPU s", "ratio", "peak MiB")
     with with_iceberg(THREADS, scratch / "warehouse") as spark:
         for service in map(SERVICES.__getitem__, chosen):
             service.make(scratch / "warehouse" / "db" / "warm", 0.001)
             theirs(spark, "warm", service)
             shutil.rmtree(scratch / "warehouse" / "db" / "warm")
-            mine, spent, peak = [], [], 0.0
+            mine, spent = [], []
             for number in range(runs):
                 for who in ("ours", "theirs"):
                     service.make(scratch / "warehouse" / "db" / f"{who}{number}", scale)
-                seconds, used = ours(scratch / "warehouse" / "db" / f"ours{number}", service)
-                mine.append(seconds)
-                peak = max(peak, used)
+                mine.append(ours(scratch / "warehouse" / "db" / f"ours{number}", service))
                 spent.append(theirs(spark, f"theirs{number}", service))
                 for who in ("ours", "theirs"):
                     shutil.rmtree(scratch / "warehouse" / "db" / f"{who}{number}")
-            row([service.name, spread(mine), spread(spent), times(spent, mine), f"{peak:.0f}"])
+            (wall, cpu, peak), (their_wall, their_cpu) = (list(zip(*side, strict=True)) for side in (mine, spent))
+            row(
+                [
+                    service.name,
+                    *(spread(wall), spread(their_wall), times(their_wall, wall)),
+                    *(spread(cpu), spread(their_cpu), times(their_cpu, cpu)),
+                    f"{max(peak):.0f}",
+                ]
+            )
 
 
 def main() -> None:
