@@ -6,12 +6,10 @@ the file has no name any more while it is in use, so nothing is left behind, wha
 
 from __future__ import annotations
 
-import os
 import tempfile
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -48,20 +46,15 @@ class Rows:
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch]) -> Rows:
         """Write rows, in their order."""
-        handle, name = tempfile.mkstemp(prefix="lakemeta-spool-", suffix=".arrow")
-        os.close(handle)
-        path = Path(name)
         ends, total = [0], 0
-        try:
-            options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with tempfile.TemporaryDirectory(prefix="lakemeta-spool-") as folder:
+            name, options = f"{folder}/rows.arrow", pa.ipc.IpcWriteOptions(compression="lz4")
             with pa.OSFile(name, "wb") as sink, pa.ipc.new_file(sink, _SCHEMA, options=options) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
                     ends.append(ends[-1] + batch.num_rows)
                     total += pc.sum(batch.column(1)).as_py() or 0
             return cls(pa.ipc.open_file(pa.OSFile(name)), tuple(ends[1:]), total)
-        finally:
-            path.unlink()
 
     def __len__(self) -> int:
         return self.ends[-1] if self.ends else 0
