@@ -66,6 +66,8 @@ class StorageContract:
     @pytest.mark.parametrize("name", ODD_NAMES)
     def test_odd_names_are_moved(self, storage: Storage, root: str, name: str) -> None:
         """There and back again."""
+        if name in self.refused_names:
+            return  # no file can have it: test_odd_names_survive
         put(storage, f"{root}/{name}/{name}")
         there = [(f"{root}/{name}/{name}", f"{root}/q/{name}/{name}")]
         for moves in (there, [(new, old) for old, new in there]):
