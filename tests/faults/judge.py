@@ -5,6 +5,7 @@ Tables are read by the checkers of ``tests/support`` alone, which share no code 
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from support.iceberg_checker import TableState
 
 _VERSION = re.compile(r"metadata/v(\d+)\.metadata\.json")
 _VERSIONS = re.compile(r"metadata/(v\d+\.metadata\.json|version-hint\.text)")
+_LEDGER = re.compile(r"(?:metadata/\.lakemeta-ledgers|\.hoodie/\.lakemeta/ledgers)/([^/.]+)(?:\.(\d+))?\.jsonl")
 _VOLATILE = ("bytes", "ms", "millis", "id", "duration", "version")
 
 
@@ -69,7 +71,8 @@ def shape(job: Job, url: str, files: Files) -> Any:
     if job.arguments[0] in ("expire-snapshots", "remove-orphan-files"):
         found["snapshots"] = len(state.metadata["snapshots"])
         others = files.keys() - _below(url, state.needed())
-        found["unreferenced"] = sorted(name for name in others if not _VERSIONS.fullmatch(name))
+        kept = (_VERSIONS, _LEDGER)
+        found["unreferenced"] = sorted(name for name in others if not any(shape.fullmatch(name) for shape in kept))
     return found
 
 
@@ -92,6 +95,28 @@ def claims(job: Job, url: str, before: Files, after: Files, result: Result, calm
     if result.code == 4:
         wrong += _partly_done(before, after, result, calm)
     return wrong
+
+
+def ledgers(job: Job, url: str, after: Files) -> list[str]:
+    """Where ledgers and the store disagree: what is said to be deleted is there, or what went is in none of them."""
+    root, announced, gone = f"{url.rpartition('://')[2]}/", set[str](), set[str]()
+    parts = sorted((match[1], match[2] or "", name) for name in after if (match := _LEDGER.fullmatch(name)))
+    batches: dict[tuple[str, int], list[str]] = {}
+    for run, _, name in parts:
+        for text in after[name].split(b"\n")[:-1]:  # the last line of a run that died may be cut off
+            line = json.loads(text)
+            if "batch" in line:
+                files = [f"{line['base']}/{file}".removeprefix(root) for file in line["files"]]
+                batches[run, line["batch"]] = files
+                announced |= set(files)
+            elif "done" in line:
+                left = {*map(int, line.get("failed", ())), *line.get("stayed", ())}
+                gone |= {file for at, file in enumerate(batches[run, line["done"]]) if at not in left}
+    untrue = sorted(gone & after.keys())
+    data = (name for name in job.files if name.startswith("data/") or not name.startswith((".hoodie/", "metadata/")))
+    unsaid = sorted(name for name in data if name not in after and name not in announced)
+    wrong = [f"a ledger says that {untrue} are gone"] if untrue else []
+    return wrong + ([f"{unsaid} went, and no ledger says so"] if unsaid else [])
 
 
 def changed(before: Files, after: Files) -> list[str]:

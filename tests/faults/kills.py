@@ -208,7 +208,8 @@ class Killer:
             return process.exitcode, operations, time.monotonic() - began
 
     def _lost(self, job: Job, calm: judge.Calm) -> list[str]:
-        return judge.lost(job, self.ground.url, self.ground.files(), calm.rows)
+        files = self.ground.files()
+        return judge.lost(job, self.ground.url, files, calm.rows) or judge.ledgers(job, self.ground.url, files)
 
     def _completes(self, job: Job, calm: judge.Calm) -> list[str]:
         for lock in job.locks:  # what a dead process holds runs out some time

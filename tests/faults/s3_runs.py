@@ -100,7 +100,8 @@ class Place:
             result = self.do(job, random.choice((0, 1, 4)))
         self.proxy.settle()
         after = self.files()
-        wrong = judge.lost(job, URL, after, calm.rows) or judge.claims(job, URL, job.files, after, result, calm)
+        wrong = judge.lost(job, URL, after, calm.rows) or judge.ledgers(job, URL, after)
+        wrong = wrong or judge.claims(job, URL, job.files, after, result, calm)
         if not wrong and (result.code or random.random() < 0.2):
             wrong += self._completes(job, calm)
         return Fate(job.name, result.code, weather.met, tuple(wrong))

@@ -172,7 +172,12 @@ def _open_orc(source: BinaryIO | bytes, where: str) -> OpenFile:
 def _open_avro(data: bytes, where: str) -> OpenFile:
     limit = unpack.allowance(len(data), unpack.DATA_RATIO)
     schema, _ = avro.read_record_blocks(data, where, limit)
-    parts = [(field["name"], *_avro_field(field)) for field in avro.spelled_out(schema)["fields"]]
+    try:
+        parts = [(field["name"], *_avro_field(field)) for field in avro.spelled_out(schema)["fields"]]
+    except LakemetaError:
+        raise
+    except (LookupError, TypeError, ValueError) as error:
+        raise CorruptMetadataError(f"{where} has an Avro schema that no table's rows have") from error
 
     def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:
         return _rows_of(blocks(columns), part)
