@@ -142,9 +142,9 @@ def run(applying: Applying) -> Report:
     if not (has_work(applying.plan) or applying.failures.writes or applying.state.unfinished_cleans):
         return report(applying.place, applying.plan, [])
     applying = attrs.evolve(applying, proved=_check_waiting(applying))
+    settled = _settle_metadata(applying)
     if not applying.plan.is_empty or applying.failures.writes or applying.state.unfinished_cleans:
         open_ledger()
-    settled = _settle_metadata(applying)
     rolled_back = _roll_back(applying)
     if not all(one.complete for one in rolled_back):
         return report(applying.place, applying.plan, [], rolled_back, settled, applying.proved)
@@ -242,6 +242,8 @@ def _settle(applying: Applying, *, roll_back: bool) -> tuple[str, ...]:
     own = {*applying.failures.instants(), *dead, *begun}
     refuse_pending(place, metadata, state, options, own=own, now=now)
     _refuse_unreadable(place, metadata)
+    if dead:
+        open_ledger()
     done = roll_back_leftovers(writer, dead)
     return tuple(f"delta commit {i} of the metadata table was rolled back there by {at}" for i, at in done.items())
 
