@@ -142,9 +142,10 @@ def iceberg_turns(engine: IcebergEngine, name: str, version: int, server: HdfsSe
     engine.sql(f"DELETE FROM {table} WHERE id IN (0, 102)")
     rows = engine.rows(name)
     assert len(rows) == 10
+    live = len(engine.sql(f"SELECT file_path FROM {table}.data_files"))
     ours = IcebergTable.open(f"webhdfs://{server.web}{root}")
     report = ours.apply(ours.plan_rewrite_data_files({"rewrite-all": "true", "remove-dangling-deletes": "true"}))
-    assert report.result["rewritten_data_files_count"] == 7  # one file had no other row than a deleted one
+    assert report.result["rewritten_data_files_count"] == live
     assert engine.rows(name) == rows
     engine.sql(f"UPDATE {table} SET id = id + 1000 WHERE p = 'a'")
     rows = engine.rows(name)
