@@ -5,7 +5,8 @@ Names are taken as they are: ``p=x%3Dy``, blanks, ``#`` and ``?`` are ordinary c
 The authority of an HDFS URL names a cluster and is no part of the path: paths there begin with a slash, as on a disk.
 What is compared as the scheme of such a URL is ``hdfs://`` with the cluster's name, ``hdfs://nn:8020`` or ``hdfs://``
 alone, and the scheme of a storage may list several names of one cluster, ``hdfs://lake,nn1:8020``. The HTTP address in
-``webhdfs://nn:9870`` is such a name too, written ``webhdfs@nn:9870``.
+``webhdfs://nn:9870`` is such a name too, written ``webhdfs@nn:9870``. On Azure the account is a part of the scheme where
+the URL names it, ``abfs:account``; paths begin with the container.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import re
 
 from lakemeta.errors import CorruptMetadataError
 
-S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
-_ROOTED_SCHEMES = frozenset({"", "file", "memory"})
+AZURE_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+AZURE_DOMAIN = "core.windows.net"
 HTTP_SCHEMES = frozenset({"webhdfs", "swebhdfs"})
+_SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+_ROOTED_SCHEMES = frozenset({"", "file", "memory"})
+_AZURE = "abfs"
 _HDFS = "hdfs://"
 _HDFS_SCHEMES = HTTP_SCHEMES | {"hdfs"}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
@@ -26,8 +30,9 @@ def split_scheme(url: str) -> tuple[str, str]:
     """The scheme (``s3a`` and ``s3n`` become ``s3``; none is ``""``) and the path in the store's own form.
 
     ``s3a://bucket/t`` gives ``("s3", "bucket/t")``, ``file:/t`` and ``file:///t`` give ``("file", "/t")``,
-    ``memory://t`` gives ``("memory", "/t")``, ``hdfs://nn:8020/t`` gives ``("hdfs://nn:8020", "/t")``. Raises
-    ValueError for a URL that is none of these shapes.
+    ``memory://t`` gives ``("memory", "/t")``, ``hdfs://nn:8020/t`` gives ``("hdfs://nn:8020", "/t")``,
+    ``wasbs://c@account.blob.core.windows.net/t`` gives ``("abfs:account", "c/t")`` and ``abfs://c/t`` gives
+    ``("abfs", "c/t")``. Raises ValueError for a URL that is none of these shapes.
     """
     match = _SCHEME.fullmatch(url)
     if match is None:
@@ -44,12 +49,34 @@ def split_scheme(url: str) -> tuple[str, str]:
         return scheme, "/" + path.removeprefix("/")
     if path.startswith("/"):
         raise ValueError("no bucket after its scheme")
-    return "s3" if scheme in S3_SCHEMES else scheme, path
+    if scheme in AZURE_SCHEMES:
+        return _azure(path)
+    return _SAME_SCHEMES.get(scheme, scheme), path
+
+
+def _azure(path: str) -> tuple[str, str]:
+    authority, slash, key = path.partition("/")
+    container, at, host = authority.partition("@")
+    if not container or (at and not host) or (not at and "." in container):
+        raise ValueError("its authority is not container@account.dfs.core.windows.net")
+    return f"{_AZURE}:{azure_account(host)}" if at else _AZURE, container + slash + key
+
+
+def azure_account(host: str) -> str:
+    """The account of an Azure host: ``account`` on the public cloud, else with its domain, whichever the endpoint."""
+    account, _, domain = host.lower().partition(".")
+    domain = re.sub(r"^(dfs|blob)\.", "", domain)
+    return account if domain in ("", AZURE_DOMAIN) else f"{account}.{domain}"
 
 
 def is_hdfs(scheme: str) -> bool:
     """True for what :func:`split_scheme` or a storage gives as the scheme of a place in HDFS, and for ``hdfs``."""
     return scheme.partition(":")[0] in _HDFS_SCHEMES
+
+
+def is_azure(scheme: str) -> bool:
+    """True for the scheme of a place in Azure, with an account or without."""
+    return scheme.partition(":")[0] == _AZURE
 
 
 def is_rooted(scheme: str) -> bool:
@@ -60,16 +87,22 @@ def is_rooted(scheme: str) -> bool:
 def same_store(own: str, found: str) -> bool:
     """True if a location of scheme ``found`` lies in the store of scheme ``own``, which may list names of a cluster.
 
-    Without a cluster's name it is the cluster that the writer's configuration had, where the metadata was found too.
+    Without a cluster's or an account's name it is the one that the writer's configuration had, where the metadata was
+    found too.
     """
     if is_hdfs(own) and is_hdfs(found):
         names = {own.removeprefix(_HDFS), *own.removeprefix(_HDFS).split(",")}
         return "" in names or found.removeprefix(_HDFS) in {"", *names}
+    if is_azure(own) and is_azure(found):
+        return own == found or _AZURE in (own, found)
     return own == found or {own, found} <= _ROOTED_SCHEMES - {"memory"}
 
 
 def base_of(scheme: str, root: str) -> str:
-    """What :func:`inside` compares with, for a store of ``scheme``: a table's store path, on HDFS after the scheme."""
+    """What :func:`inside` compares with, for a store of ``scheme``: a table's store path, with a cluster or account."""
+    if is_azure(scheme):
+        container, slash, path = root.partition("/")
+        return f"{_AZURE}://{container}@{scheme.partition(':')[2]}{slash}{path}"
     return f"{scheme}{root}" if is_hdfs(scheme) else root
 
 
@@ -89,7 +122,7 @@ def is_text(name: str) -> bool:
 def inside(root: str, path: str) -> str:
     """The store path of ``path``, a path or URL from metadata, which must lie strictly under ``root``.
 
-    ``root`` is a store path or a URL, on HDFS what :func:`base_of` gives. The schemes s3, s3a and s3n mean the same; a
+    ``root`` is a store path or a URL, or what :func:`base_of` gives. All spellings of a store's scheme mean the same; a
     path without scheme and bucket (Hadoop's ``Path.getPathWithoutSchemeAndAuthority``, as in Hudi's plans) lies in the
     root's bucket.
     Raises CorruptMetadataError if the path lies elsewhere, or has ``.``, ``..``, empty parts or a NUL in it.

@@ -1,4 +1,4 @@
-"""Stores of table files behind one contract (I/O): local disks, S3, and fsspec's others to read from."""
+"""Stores of table files behind one contract (I/O): local disks, S3, Google, Azure, and fsspec's others to read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
 
 # Their URLs name a machine, which is no part of the path, so paths in metadata could not be compared.
-_HOST_SCHEMES = frozenset({"abfs", "abfss", "ftp", "http", "https", "sftp", "smb", "ssh"})
+_HOST_SCHEMES = frozenset({"ftp", "http", "https", "sftp", "smb", "ssh"})
 
 
 def open_storage(
@@ -27,8 +27,8 @@ def open_storage(
     """The storage of a URL and the path in it: without scheme, absolute, without trailing slash or dot parts.
 
     A URL without scheme is a local path, taken from the working directory if it is relative. ``options`` are
-    fsspec's ``storage_options`` as text; on S3 pyiceberg's names (``s3.endpoint``, ...) will do as well.
-    ``renewal`` gives options of S3 that have taken the place of these, such as credentials that were vended anew.
+    fsspec's ``storage_options`` as text; pyiceberg's names (``s3.endpoint``, ``gcs.project-id``, ...) will do as well.
+    ``renewal`` gives options that have taken the place of these, such as credentials that were vended anew.
     Nothing is looked up. Raises OptionError for a malformed URL or option, UnsupportedFeatureError for a
     scheme that cannot work.
     """
@@ -57,16 +57,25 @@ def _remote(scheme: str, options: dict[str, str], renewal: Renewal | None) -> St
         from lakemeta.storage.hdfs_options import hdfs_storage
 
         return hdfs_storage(scheme, options)
-    if scheme == "s3":
+    kind, _, account = scheme.partition(":")
+    if kind == "s3":
         from lakemeta.storage.s3 import s3_storage
 
         return s3_storage(options, renewal)
-    from lakemeta.storage.remote import FsspecStorage, MemoryStorage
+    if kind == "gs":
+        from lakemeta.storage.gcs import gcs_storage
+
+        return gcs_storage(options, renewal)
+    if kind == "abfs":
+        from lakemeta.storage.azure import azure_storage
+
+        return azure_storage(account, options, renewal)
+    from lakemeta.storage.remote import MemoryStorage, ReadOnlyStorage
 
     if scheme == "memory":
         _no_options("memory://", options)
         return MemoryStorage("memory")
-    return FsspecStorage(scheme, options)
+    return ReadOnlyStorage(scheme, options)
 
 
 def _no_options(place: str, options: dict[str, str]) -> None:

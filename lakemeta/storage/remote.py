@@ -25,9 +25,10 @@ from lakemeta.errors import (
 from lakemeta.report import Outcome
 from lakemeta.storage.contract import Entry, is_checksum_file
 from lakemeta.storage.failure import reason, storage_errors
+from lakemeta.storage.requests import RequestCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 _CONNECTING = threading.Lock()
 _MEMORY_CREATES = threading.Lock()
@@ -51,6 +52,7 @@ class FsspecStorage:
     scheme: str
     options: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
     renewal: Callable[[], Mapping[str, Any] | None] | None = attrs.field(default=None, repr=False, eq=False)
+    requests: RequestCounts = attrs.field(factory=RequestCounts, init=False, repr=False, eq=False)
     _made: tuple[int, Any] | None = attrs.field(default=None, init=False, repr=False, eq=False)
 
     def __getstate__(self) -> tuple[str, Mapping[str, Any]]:
@@ -60,6 +62,7 @@ class FsspecStorage:
 
     def __setstate__(self, state: tuple[str, Mapping[str, Any]]) -> None:
         self.scheme, self.options = state
+        self.requests = RequestCounts()
         self.renewal = self._made = None
 
     @property
@@ -77,17 +80,28 @@ class FsspecStorage:
             self.options, self._made = options, None
 
     def _connect(self) -> Any:
+        return self._file_system(self.options)
+
+    def _file_system(self, options: Mapping[str, Any]) -> Any:
         import fsspec
 
+        protocol = self.scheme.partition(":")[0]
         try:
-            return fsspec.filesystem(self.scheme, use_listings_cache=False, skip_instance_cache=True, **self.options)
+            return fsspec.filesystem(protocol, use_listings_cache=False, skip_instance_cache=True, **options)
         except ImportError as error:
-            raise OptionError(f"{self.scheme}:// needs a package that is not installed: {error}") from error
+            raise OptionError(f"{protocol}:// needs a package that is not installed: {error}") from error
         except (TypeError, ValueError) as error:
-            raise OptionError(f"{self.scheme}:// does not take these storage options: {error}") from error
+            raise OptionError(f"{protocol}:// does not take these storage options: {error}") from error
+
+    def wait_for(self, request: Callable[..., Awaitable[Any]], *arguments: Any, **named: Any) -> Any:
+        """The result of a coroutine that runs on the loop of the file system."""
+        from fsspec.asyn import sync
+
+        return sync(self.fs.loop, request, *arguments, **named)
 
     def list_dir(self, path: str) -> list[Entry]:
         """The direct children of a directory, sorted by path."""
+        self.requests.count("LIST")
         with storage_errors("list", path):
             found = self.fs.ls(path, detail=True, refresh=True)
         if any(info["name"].rstrip("/") == path and info["type"] != "directory" for info in found):
@@ -125,21 +139,25 @@ class FsspecStorage:
         return attrs.evolve(entry, path=path)
 
     def _info(self, path: str) -> Any:
+        self.requests.count("HEAD")
         with storage_errors("look up", path):
             return self.fs.info(path)
 
     def read(self, path: str) -> bytes:
         """The whole content of a file."""
+        self.requests.count("GET")
         with storage_errors("read", path):
             return cast("bytes", self.fs.cat_file(path))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """At most ``length`` bytes from ``start``."""
+        self.requests.count("GET")
         with storage_errors("read", path):
             return cast("bytes", self.fs.cat_file(path, start=start, end=start + length))
 
     def open_input(self, path: str) -> BinaryIO:
         """A seekable binary reader."""
+        self.requests.count("GET")
         with storage_errors("read", path):
             return cast("BinaryIO", self.fs.open(path, "rb"))
 
@@ -160,6 +178,7 @@ class FsspecStorage:
         return [self._delete(path) for path in paths]
 
     def _delete(self, path: str) -> Outcome:
+        self.requests.count("DELETE")
         try:
             self.fs.rm_file(path)
         except FileNotFoundError:
@@ -219,6 +238,18 @@ class FsspecStorage:
         return f"{self.scheme}://{path}"
 
 
+class ReadOnlyStorage(FsspecStorage):
+    """A file system that nobody has held to the contract: tables there can be planned, and nothing is changed."""
+
+    def delete_many(self, paths: Sequence[str]) -> list[Outcome]:
+        """Refused with UnsupportedFeatureError."""
+        raise _cannot_write(self.url(paths[0] if paths else ""))
+
+    def delete_tree(self, path: str) -> None:
+        """Refused with UnsupportedFeatureError."""
+        raise _cannot_write(self.url(path))
+
+
 class MemoryStorage(FsspecStorage):
     """fsspec's memory of this process, for tests and demonstrations: every instance sees the same files."""
 
@@ -239,6 +270,7 @@ class MemoryStorage(FsspecStorage):
 
     def create(self, path: str, data: bytes) -> None:
         """Create a file that must not exist, one creator at a time."""
+        self.requests.count("PUT")
         with _MEMORY_CREATES, storage_errors("create", path):
             if self.fs.exists(path):
                 raise PathExistsError(f"cannot create {path}: it exists")
@@ -246,6 +278,7 @@ class MemoryStorage(FsspecStorage):
 
     def replace(self, path: str, data: bytes) -> None:
         """Put new content at a path."""
+        self.requests.count("PUT")
         with _MEMORY_CREATES, storage_errors("write", path):
             self.fs.pipe_file(path, data)
 
@@ -256,6 +289,7 @@ class MemoryStorage(FsspecStorage):
 
     def put_versioned(self, path: str, data: bytes, version: str | None) -> str | None:
         """Put new content in place of the version with this digest, or of nothing."""
+        self.requests.count("PUT")
         with _MEMORY_CREATES, storage_errors("write", path):
             found = _digest(self.fs.cat_file(path)) if self.fs.exists(path) else None
             if found != version:
@@ -281,8 +315,8 @@ def _digest(data: bytes) -> str:
 
 def _cannot_write(url: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"cannot write {url}: this store is not known to create files exclusively; "
-        f"keep the table on s3:// or a local disk to maintain it"
+        f"cannot change {url}: {url.partition('://')[0]}:// is not known to create files exclusively, so tables there "
+        f"can only be planned; keep the table on s3://, gs://, abfss:// or a local disk to maintain it"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,7 +13,7 @@ from lakemeta.storage import open_storage
 from lakemeta.storage.contract import ConditionalStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from contract.s3_server import S3Server
 
@@ -28,10 +28,24 @@ def server() -> Iterator[S3Server]:
         yield running
 
 
-@pytest.fixture(params=["memory", "s3"])
-def place(request: pytest.FixtureRequest) -> tuple[ConditionalStorage, str]:
-    options = request.getfixturevalue("server").options if request.param == "s3" else None
-    storage, path = open_storage(f"{request.param}://locks/{next(_NUMBERS)}/lock.json", options)
+_STORES = [pytest.param(name, marks=pytest.mark.store) for name in ("abfss", "gs", "s3")]
+
+
+@pytest.fixture(scope="module", params=["memory", *_STORES])
+def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """Opens a path in a store."""
+    if request.param == "memory":
+        yield lambda path: open_storage(f"memory://locks/{path}")
+        return
+    from contract.store_servers import SERVERS
+
+    with SERVERS[request.param](tmp_path_factory.mktemp(request.param)) as running:
+        yield running.open
+
+
+@pytest.fixture
+def place(home: Callable[[str], Any]) -> tuple[ConditionalStorage, str]:
+    storage, path = home(f"{next(_NUMBERS)}/lock.json")
     assert isinstance(storage, ConditionalStorage)
     return storage, path
 
@@ -75,6 +89,7 @@ def test_one_of_many_wins(place: tuple[ConditionalStorage, str]) -> None:
     assert storage.read_versioned(path)[1] == won
 
 
+@pytest.mark.store
 def test_a_put_whose_answer_was_lost_is_our_own(server: S3Server) -> None:
     """The connection repeats it, finds another version, and that is ours."""
     from contract.s3_server import is_put
@@ -102,6 +117,7 @@ def test_a_put_whose_answer_was_lost_is_our_own(server: S3Server) -> None:
     assert storage.read_versioned(path) == (b"b", second)
 
 
+@pytest.mark.store
 def test_a_service_that_ignores_versions_is_found_out(server: S3Server) -> None:
     """Two writers would both get the lock there, so nothing may rely on it."""
     from werkzeug.wrappers import Request

@@ -21,7 +21,7 @@ from lakemeta.storage import open_storage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.store
 
 _NUMBERS = itertools.count()
 

@@ -15,7 +15,7 @@ from lakemeta.storage import open_storage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.store
 
 START = datetime(2026, 8, 1, tzinfo=UTC)
 ONE = {"hoodie.clean.commits.retained": "1"}

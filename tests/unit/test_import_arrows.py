@@ -241,7 +241,7 @@ def test_nothing_imports_the_command_line() -> None:
 def test_only_the_remote_storage_imports_fsspec() -> None:
     """fsspec is known in one place."""
     users = {m for m in modules() if [n for n in imports(m) if starts(n, ["fsspec"])]}
-    assert users <= {"lakemeta.storage.remote", "lakemeta.storage.s3"}
+    assert users == {"lakemeta.storage.remote"}
 
 
 def test_importing_lakemeta_is_light() -> None:

@@ -83,4 +83,4 @@ def _folder_key(location: str) -> str:
         return location
     if is_rooted(scheme):  # a table in HDFS is read from one cluster, whatever name a location gives it
         return "/" + posixpath.normpath(path).lstrip("/")  # normpath keeps two slashes at the beginning
-    return f"{scheme}://{path}"
+    return f"{scheme.partition(':')[0]}://{path}"  # of an account that is not named too

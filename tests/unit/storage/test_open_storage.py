@@ -40,6 +40,10 @@ def test_relative_paths_start_in_the_working_directory(tmp_path: Path, monkeypat
         ("memory://t/a/", "memory", "/t/a"),
         ("memory:///t", "memory", "/t"),
         ("gs://lake/t", "gs", "lake/t"),
+        ("gcs://lake/t", "gs", "lake/t"),
+        ("abfss://lake@acc.dfs.core.windows.net/t", "abfs:acc", "lake/t"),
+        ("WASBS://lake@Acc.blob.core.windows.net/t/", "abfs:acc", "lake/t"),
+        ("abfss://lake@acc.dfs.core.chinacloudapi.cn/t", "abfs:acc.core.chinacloudapi.cn", "lake/t"),
     ],
 )
 def test_other_urls(url: str, scheme: str, path: str) -> None:
@@ -48,25 +52,29 @@ def test_other_urls(url: str, scheme: str, path: str) -> None:
     assert (storage.scheme, found) == (scheme, path)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "s3:/lake/t",
-        "s3:///t",
-        "file:t",
-        "file://host/t",
-        "gs://lake/../t",
-        "gs://lake//t",
-        "memory://",
-        "/a\0b",
-        "hdfs://nn",
-        "hdfs://nn/",
-        "hdfs:t",
-        "hdfs://nn/t/../u",
-        "webhdfs:///t",
-    ],
-)
+MALFORMED = [
+    "",
+    "s3:/lake/t",
+    "s3:///t",
+    "file:t",
+    "file://host/t",
+    "gs://lake/../t",
+    "gs://lake//t",
+    "memory://",
+    "/a\0b",
+    "hdfs://nn",
+    "hdfs://nn/",
+    "hdfs:t",
+    "hdfs://nn/t/../u",
+    "webhdfs:///t",
+    "abfss:///t",
+    "abfss://lake@/t",
+    "abfss://@acc.dfs.core.windows.net/t",
+    "abfs://acc.dfs.core.windows.net/lake/t",
+]
+
+
+@pytest.mark.parametrize("url", MALFORMED)
 def test_malformed_urls(url: str) -> None:
     """What names no table is an OptionError."""
     with pytest.raises(OptionError):
@@ -80,7 +88,7 @@ def test_paths_that_are_not_utf8_are_refused() -> None:
     assert open_storage("/lake/café/\U0001f9ca")[1] == "/lake/café/\U0001f9ca"
 
 
-@pytest.mark.parametrize("url", ["sftp://host/t", "abfss://c@host/t"])
+@pytest.mark.parametrize("url", ["sftp://host/t", "https://host/t"])
 def test_urls_with_a_host(url: str) -> None:
     """Stores whose URLs name a machine are refused by name."""
     with pytest.raises(UnsupportedFeatureError, match=url.partition(":")[0]):

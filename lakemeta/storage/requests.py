@@ -1,0 +1,48 @@
+"""Requests to a store, counted by kind (I/O)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakemeta.storage.contract import Storage
+
+Kind = Literal["LIST", "GET", "HEAD", "PUT", "DELETE"]
+
+
+class RequestCounts:
+    """Counts of requests by kind, each attempt of one; a bulk delete is one request. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def count(self, kind: Kind) -> None:
+        """One more request."""
+        with self._lock:
+            self._counts[kind] += 1
+
+    def take(self) -> dict[str, int]:
+        """The counts since they were taken last, by kind in alphabetical order."""
+        with self._lock:
+            taken, self._counts = self._counts, Counter()
+        return dict(sorted(taken.items()))
+
+
+@runtime_checkable
+class CountedStorage(Protocol):
+    """A store that counts its requests."""
+
+    @property
+    def requests(self) -> RequestCounts:
+        """The requests of this process; workers in other processes count their own."""
+        ...
+
+
+def taken_requests(storage: Storage) -> Mapping[str, int]:
+    """The requests to a store since they were taken last; none if it counts none."""
+    return storage.requests.take() if isinstance(storage, CountedStorage) else {}
