@@ -41,10 +41,11 @@ class Backoff:
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.clock, self.sleep, self.chance = clock, sleep, chance
+        self.clock, self.chance = clock, chance
+        self.sleep = sleep or (lambda seconds: time.sleep(seconds))
         self._paces: dict[str, _Pace] = {}
         self._lock = threading.Lock()
 

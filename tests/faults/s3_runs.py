@@ -21,7 +21,6 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 import attrs
-import s3fs
 from contract.s3_server import s3_server
 from faults import judge
 from faults.commands import Result, nobody_waits, run
@@ -29,6 +28,8 @@ from faults.jobs import Files, Job, jobs
 from support.s3_memory import MemoryS3, Request, Response, delete_body
 from support.s3_proxy import FaultProxy, HttpService, Service, fault_proxy
 from support.s3_weather import Weather
+
+from lakemeta.storage import objects
 
 URL = "s3://lake/t"
 SECONDS = 120  # that a run may take
@@ -96,7 +97,7 @@ class Place:
         random = Random(seed)
         self.put(job.files)
         self.proxy.weather = weather = Weather(seed)
-        with mock.patch.object(s3fs.S3FileSystem, "retries", random.choice((1, 2, 5))):
+        with mock.patch.object(objects, "ATTEMPTS", random.choice((1, 2, 5))):
             result = self.do(job, random.choice((0, 1, 4)))
         self.proxy.settle()
         after = self.files()
