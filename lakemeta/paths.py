@@ -5,8 +5,8 @@ Names are taken as they are: ``p=x%3Dy``, blanks, ``#`` and ``?`` are ordinary c
 The authority of an HDFS URL names a cluster and is no part of the path: paths there begin with a slash, as on a disk.
 What is compared as the scheme of such a URL is ``hdfs://`` with the cluster's name, ``hdfs://nn:8020`` or ``hdfs://``
 alone, and the scheme of a storage may list several names of one cluster, ``hdfs://lake,nn1:8020``. The HTTP address in
-``webhdfs://nn:9870`` is such a name too, written ``webhdfs@nn:9870``. On Azure the account is a part of the scheme where
-the URL names it, ``abfs:account``; paths begin with the container.
+``webhdfs://nn:9870`` is such a name too, written ``webhdfs@nn:9870``. On Azure the account is a part of the scheme
+where the URL names it, ``abfs:account``; paths begin with the container.
 """
 
 from __future__ import annotations

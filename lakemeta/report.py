@@ -50,6 +50,8 @@ class Report:
     some of the work failed which is no single file's: a group of files, or a commit of several. ``ledger`` is the URL
     of the run's ledger, None for a run that was to delete nothing. In a run that quarantines no bytes are freed.
     ``proved`` is what was looked up before the first deletion.
+    ``requests`` counts by kind what this process asked a remote store for since the table was opened, or since the last
+    report of it.
     """
 
     plan: str
@@ -66,6 +68,7 @@ class Report:
     ledger: str | None = None
     quarantined_bytes: int = 0
     proved: Proved | None = None
+    requests: Mapping[str, int] = attrs.field(factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -98,6 +101,7 @@ class Report:
             "deleted_directories": self.deleted_directories,
             **({"quarantined_bytes": self.quarantined_bytes} if self.quarantined_bytes else {}),
             "ledger": self.ledger,
+            **({"requests": dict(self.requests)} if self.requests else {}),
             **dict(self.result),
             **({} if self.proved is None else {"proof": self.proved.to_json()}),
             "failed": [{"path": o.path, "error": o.error} for o in self.failed],

@@ -156,6 +156,8 @@ def _report_text(report: Report) -> None:
         click.echo(f"  {name}: {_value(name, value)}")
     if report.proved is not None:
         click.echo(f"  proof: {report.proved}")
+    if report.requests:
+        click.echo(f"  requests: {_value('requests', dict(report.requests))}")
     for note in report.notes:
         click.echo(f"  note: {note}")
     if report.ledger is not None:

@@ -24,6 +24,7 @@ from lakemeta.ledger.run import Run, running
 from lakemeta.maintenance import steps
 from lakemeta.safeguards import MAX_SHARE, SAMPLE, Safeguards
 from lakemeta.storage import open_storage
+from lakemeta.storage.requests import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -196,7 +197,8 @@ class HudiTable:
 
         with working_on(f"apply {plan.header.plan} to {self.url}"):
             recording = self._run(plan, env, quarantine=quarantine, ledger=ledger)
-            return self._watch.apply(plan.header.plan, lambda: recorded(recording, work))
+            storage = self.place.storage
+            return self._watch.apply(plan.header.plan, lambda: counted(recorded(recording, work), storage))
 
     def _run(self, plan: Plan, env: Environment, *, quarantine: bool = False, ledger: str | None = None) -> Run:
         place = ledgers_of(self.place).moved(ledger)

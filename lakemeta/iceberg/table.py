@@ -26,6 +26,7 @@ from lakemeta.ledger.recording import recorded
 from lakemeta.ledger.run import Run
 from lakemeta.maintenance import steps
 from lakemeta.safeguards import MAX_SHARE, SAMPLE, Safeguards
+from lakemeta.storage.requests import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -182,7 +183,8 @@ class IcebergTable:
         run = Run(lambda: ledgers_of(self.place).moved(ledger), env, plan.header.plan, mode, plan)
         with working_on(f"apply {plan.header.plan} to {self.url}"):
             work = partial(self._explained, partial(found.apply, request))
-            return self._watch.apply(plan.header.plan, lambda: recorded(run, work))
+            storage = self.place.operations.storage
+            return self._watch.apply(plan.header.plan, lambda: counted(recorded(run, work), storage))
 
     def maintenance(
         self,

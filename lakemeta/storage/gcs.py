@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import email.parser
 import email.policy
+import io
 import json
 import re
 import secrets
@@ -92,7 +93,7 @@ class GcsStorage(ObjectStorage):
             url,
             params=fs._get_params(params),  # noqa: SLF001 - adds who pays
             headers=fs._get_headers(headers),  # noqa: SLF001 - adds credentials
-            data=data,
+            data=None if data is None else io.BytesIO(data),
         ) as answer:
             body = await answer.read()
             if answer.status == 404:

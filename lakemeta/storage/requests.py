@@ -6,9 +6,10 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import attrs
 
+if TYPE_CHECKING:
+    from lakemeta.report import Report
     from lakemeta.storage.contract import Storage
 
 Kind = Literal["LIST", "GET", "HEAD", "PUT", "DELETE"]
@@ -43,6 +44,6 @@ class CountedStorage(Protocol):
         ...
 
 
-def taken_requests(storage: Storage) -> Mapping[str, int]:
-    """The requests to a store since they were taken last; none if it counts none."""
-    return storage.requests.take() if isinstance(storage, CountedStorage) else {}
+def counted(report: Report, storage: Storage) -> Report:
+    """The report with the requests to a store since they were taken last; as it is if the store counts none."""
+    return attrs.evolve(report, requests=storage.requests.take()) if isinstance(storage, CountedStorage) else report

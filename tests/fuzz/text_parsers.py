@@ -31,7 +31,7 @@ from lakemeta.iceberg.spec.schema import Schema
 from lakemeta.iceberg.spec.types import DecimalType, FixedType, NestedField, primitive_from_name
 from lakemeta.maintenance import steps
 from lakemeta.storage import open_storage
-from lakemeta.storage.s3_options import s3fs_arguments
+from lakemeta.storage.s3 import s3fs_arguments
 
 if TYPE_CHECKING:
     from fuzz.parsers import Parser

@@ -169,11 +169,11 @@ class Cases:
         return case
 
 
-def relocate(table: Path) -> None:
-    """Make a copied table name its files where they now lie."""
+def relocate(table: Path, url: str = "") -> None:
+    """Make a copied table name its files where they now lie, or below the URL of a store that they are to be put in."""
     metadata = metadata_files(table)
     location = re.sub(r"^file:(//)?", "", read_json(metadata[-1])["location"])
-    _Move(table.resolve(), location).run(metadata)
+    _Move(table.resolve(), location, url).run(metadata)
 
 
 def metadata_files(table: Path) -> list[Path]:
@@ -194,10 +194,11 @@ def read_json(path: Path) -> Any:
 
 
 class _Move:
-    """Moves one table from path ``old`` to path ``new``, files that others name by size before the others."""
+    """Moves one table from path ``old`` to its folder or ``url``, files that others name by size before the others."""
 
-    def __init__(self, new: Path, old: str) -> None:
-        self.root, self.old, self.new = new, old, str(new)
+    def __init__(self, folder: Path, old: str, url: str) -> None:
+        self.root, self.old, self.new = folder, old, url or str(folder)
+        self.has_scheme = bool(url)
         self.prefix = re.compile(r"^(file:(?://)?)?" + re.escape(old) + r"(?=/|$)")
 
     def run(self, metadata: list[Path]) -> None:
@@ -247,11 +248,11 @@ class _Move:
         return data[:start] + footer + struct.pack("<i", len(footer)) + data[-8:]
 
     def _here(self, path: str) -> Path:
-        return Path(re.sub(r"^file:(//)?", "", self.prefix.sub(self.new, path)))
+        return Path(re.sub(r"^file:(//)?", "", self.prefix.sub(str(self.root), path)))
 
     def _moved(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self.prefix.sub(lambda match: (match[1] or "") + self.new, value)
+            return self.prefix.sub(lambda match: ("" if self.has_scheme else match[1] or "") + self.new, value)
         if isinstance(value, bytes):  # a bound of a file_path column is a path, too
             old = self.old.encode() + b"/"
             return self.new.encode() + b"/" + value.removeprefix(old) if value.startswith(old) else value
