@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakemeta.errors import CorruptMetadataError, StalePlanError
-from lakemeta.paths import same_store, split_scheme
-from lakemeta.storage import open_storage
+from lakemeta.paths import same_store
+from lakemeta.storage import place_of_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def _same_place(place: Place, table: str) -> bool:
-    return open_storage(table)[1] == place.root and same_store(place.storage.scheme, split_scheme(table)[0])
+    scheme, root = place_of_url(table)
+    return root == place.root and same_store(place.storage.scheme, scheme)
 
 
 def refuse_foreign(

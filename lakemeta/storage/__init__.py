@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lakemeta.storage.contract import Renewal
 
-__all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
+__all__ = ["Entry", "LocalStorage", "Storage", "open_storage", "place_of_url"]
 
 # Their URLs name a machine, which is no part of the path, so paths in metadata could not be compared.
 _HOST_SCHEMES = frozenset({"ftp", "http", "https", "sftp", "smb", "ssh"})
@@ -33,6 +33,18 @@ def open_storage(
     scheme that cannot work.
     """
     options = dict(options or {})
+    scheme, path = place_of_url(url)
+    if scheme in {"", "file"}:
+        _no_options("a local path", options)
+        return LocalStorage(), path
+    return _remote(scheme, options, renewal), path
+
+
+def place_of_url(url: str) -> tuple[str, str]:
+    """The scheme of a table's URL, as :func:`lakemeta.paths.split_scheme` has it, and the path as of a storage.
+
+    Raises OptionError for a malformed URL.
+    """
     try:
         scheme, path = split_scheme(url)
     except ValueError as error:
@@ -42,12 +54,11 @@ def open_storage(
     if not is_text(path):
         raise OptionError(f"the path {url!r} is not UTF-8, so no metadata or plan can name it; rename the directory")
     if scheme in {"", "file"}:
-        _no_options("a local path", options)
-        return LocalStorage(), os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves .. in
+        return scheme, os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves .. in
     path = path.rstrip("/")
     if not {"", ".", ".."}.isdisjoint(path.removeprefix("/").split("/")):
         raise OptionError(f"{url!r} has an empty or a dot part; write the path without")
-    return _remote(scheme, options, renewal), path
+    return scheme, path
 
 
 def _remote(scheme: str, options: dict[str, str], renewal: Renewal | None) -> Storage:

@@ -86,7 +86,7 @@ def test_recorded_cleans(server: StoreServer, name: str, case: str, tmp_path: Pa
 
 @pytest.mark.parametrize("case", ICEBERG)
 def test_recorded_rewrites(server: StoreServer, name: str, case: str, tmp_path: Path) -> None:
-    """A table that the engine wrote is rewritten: its rows stay, and another spelling of its metadata's URL opens it."""
+    """A table that the engine wrote is rewritten: its rows stay, and another spelling of its URL opens it."""
     folder = unpack(case, tmp_path).table
     relocate(folder, f"{server.url}/{name}")
     storage, root = server.open(name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
-from lakemeta.paths import is_rooted
+from lakemeta.paths import AZURE_SCHEMES, is_azure, is_rooted, same_store, split_scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,9 +53,19 @@ def _split(location: str) -> tuple[Prefix, str]:
     if scheme is not None and path.startswith("//"):
         authority, slash, rest = path[2:].partition("/")
         path = slash + rest
+    if scheme is not None and scheme.lower() in AZURE_SCHEMES:
+        scheme, authority = _azure(location, authority or "")
     if scheme is not None and scheme.lower() == "memory":  # which names no machine or bucket
         authority, path = None, f"/{authority or ''}{path}"
     return Prefix(scheme, authority or None), _normal(path) if _is_rooted(scheme) else path
+
+
+def _azure(location: str, authority: str) -> tuple[str, str]:
+    """The store and the container of a location in Azure: the account is a part of the store, however it is spelled."""
+    try:
+        return split_scheme(location)[0], authority.partition("@")[0]
+    except ValueError:
+        return location.partition(":")[0], authority
 
 
 def _is_rooted(scheme: str | None) -> bool:
@@ -81,7 +91,9 @@ class PrefixRules:
 
     def scheme_matches(self, valid: Prefix, actual: Prefix) -> bool:
         """True if a file's scheme is that in the metadata, where there is one."""
-        return _equal({**EQUAL_SCHEMES, **self.equal_schemes}, valid.scheme, actual.scheme)
+        if valid.scheme and actual.scheme and is_azure(valid.scheme) and is_azure(actual.scheme):
+            return same_store(valid.scheme, actual.scheme)
+        return _equal(self._schemes, valid.scheme, actual.scheme)
 
     def authority_matches(self, valid: Prefix, actual: Prefix) -> bool:
         """True if a file's authority is that in the metadata, where there is one."""
