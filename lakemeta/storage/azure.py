@@ -7,6 +7,7 @@ blobs with the metadata ``hdi_isfolder``, which are deleted after what lies in t
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import secrets
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from lakemeta.storage.objects import Verdict
 
 _FOLDER: Final = "hdi_isfolder"
+_COPY_LOOK: Final = 0.5  # seconds between looks at a copy that the service has not done at once
 _ONCE: Final[Mapping[str, int]] = {"retry_total": 0}  # what is to be repeated, ObjectStorage repeats
 
 
@@ -206,6 +208,17 @@ class AzureStorage(ObjectStorage):
 
         blocks = [BlobBlock(name) for name in parts]
         self._run(lambda client: client.get_blob_client(bucket, key).commit_block_list(blocks, **_ONCE))
+
+    def _copy_object(self, bucket: str, old: str, new_bucket: str, new: str) -> None:
+        async def request(client: Any) -> None:
+            target = client.get_blob_client(new_bucket, new)
+            await target.start_copy_from_url(client.get_blob_client(bucket, old).url, **_ONCE)
+            while (found := await target.get_blob_properties(**_ONCE)).copy.status == "pending":
+                await asyncio.sleep(_COPY_LOOK)
+            if found.copy.status != "success":
+                raise OSError(f"the copy ended as {found.copy.status}: {found.copy.status_description}")
+
+        self._run(request)
 
     def _verdict(self, error: Exception) -> Verdict:
         from azure.core.exceptions import HttpResponseError, ServiceRequestError, ServiceResponseError

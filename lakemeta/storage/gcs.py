@@ -224,6 +224,15 @@ class GcsStorage(ObjectStorage):
     def _abort_upload(self, bucket: str, key: str, upload: Any) -> None:  # noqa: ARG002 - the session says it all
         self._call("DELETE", upload)
 
+    def _copy_object(self, bucket: str, old: str, new_bucket: str, new: str) -> None:
+        more: str | None = None
+        while True:
+            path = f"{_OBJECT}/rewriteTo/{_OBJECT}"
+            answer = json.loads(self._call("POST", path, bucket, old, new_bucket, new, rewriteToken=more)[1])
+            more = answer.get("rewriteToken")
+            if answer.get("done", True) or more is None:
+                return
+
     def _verdict(self, error: Exception) -> Verdict:
         import aiohttp
         from google.auth.exceptions import RefreshError, TransportError

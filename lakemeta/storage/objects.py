@@ -117,6 +117,10 @@ class ObjectStorage(FsspecStorage):
         """Forget what was sent; nothing to do where the store forgets it by itself."""
 
     @abstractmethod
+    def _copy_object(self, bucket: str, old: str, new_bucket: str, new: str) -> None:
+        """Copy an object inside of the store; it may take several requests."""
+
+    @abstractmethod
     def _verdict(self, error: Exception) -> Verdict: ...
 
     @abstractmethod
@@ -268,6 +272,10 @@ class ObjectStorage(FsspecStorage):
 
     def _put_on(self, path: str, data: bytes, version: str | None, writer: str | None = None) -> str:
         return self._ask("PUT", _folder(path), lambda: self._put(*self.split(path), data, version, writer))
+
+    def _copy(self, old: str, new: str) -> None:
+        with storage_errors("copy", old):
+            self._ask("PUT", _folder(new), lambda: self._copy_object(*self.split(old), *self.split(new)))
 
     def create(self, path: str, data: bytes) -> None:
         """Create a file that must not exist, by a conditional put."""

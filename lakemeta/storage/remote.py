@@ -245,6 +245,10 @@ class ReadOnlyStorage(FsspecStorage):
         """Refused with UnsupportedFeatureError."""
         raise _cannot_write(self.url(paths[0] if paths else ""))
 
+    def move_many(self, moves: Sequence[tuple[str, str]]) -> list[Outcome]:
+        """Refused with UnsupportedFeatureError."""
+        raise _cannot_write(self.url(moves[0][0] if moves else ""))
+
     def delete_tree(self, path: str) -> None:
         """Refused with UnsupportedFeatureError."""
         raise _cannot_write(self.url(path))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.moments import epoch_ms
+from lakemeta.storage import s3_versions
 from lakemeta.storage.contract import Entry
 from lakemeta.storage.objects import ABSENT, WRITER, ConditionFailedError, Found, NotDeleted, ObjectStorage, Page
 from lakemeta.storage.store_options import S3, arguments
@@ -14,13 +16,22 @@ from lakemeta.storage.store_options import S3, arguments
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lakemeta.report import Outcome
     from lakemeta.storage.contract import Renewal
     from lakemeta.storage.objects import Verdict
+    from lakemeta.storage.requests import Kind
 
 _THROTTLED: Final = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "503", "429"})
 _THROTTLED_MORE: Final = frozenset({"TooManyRequests", "RequestLimitExceeded", "RequestThrottled"})
 _AGAIN: Final = frozenset({"InternalError", "RequestTimeout", "500", "502", "504", "ConditionalRequestConflict"})
 _CONDITION_FAILED: Final = frozenset({"PreconditionFailed", "412"})
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    "get_bucket_versioning": "GET",
+    "list_object_versions": "LIST",
+    "delete_objects": "DELETE",
+    "delete_object": "DELETE",
+}
 
 
 def s3_storage(options: Mapping[str, str], renewal: Renewal | None = None) -> S3Storage:
@@ -56,6 +67,7 @@ class S3Storage(ObjectStorage):
     """
 
     conditions = ("If-None-Match", "If-Match")
+    _versioned: Mapping[str, bool] = MappingProxyType({})
 
     def _connect(self) -> Any:
         settings = {"retries": {"total_max_attempts": 1}, **self.options.get("config_kwargs", {})}
@@ -142,6 +154,41 @@ class S3Storage(ObjectStorage):
 
     def _abort_upload(self, bucket: str, key: str, upload: Any) -> None:
         self._call("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload[0])
+
+    def _copy_object(self, bucket: str, old: str, new_bucket: str, new: str) -> None:
+        self.fs.cp_file(self._s3fs_name(bucket, old), self._s3fs_name(new_bucket, new))
+
+    def _s3fs_name(self, bucket: str, key: str) -> str:
+        """The path, unless s3fs would read a part of its name as the version of an object."""
+        if "?versionId=" in key:
+            raise UnsupportedFeatureError(f"cannot copy {bucket}/{key}: s3fs takes ?versionId= in a name for a version")
+        return f"{bucket}/{key}"
+
+    def keeps_versions(self, path: str) -> bool:
+        """True if the bucket's versioning is enabled; it is asked once."""
+        bucket = self.split(path)[0]
+        if bucket not in self._versioned:
+            self._versioned = {**self._versioned, bucket: s3_versions.versioned(self._service, bucket)}
+        return self._versioned[bucket]
+
+    def hide_many(self, paths: Sequence[str]) -> list[Outcome]:
+        """Put a delete marker on each file, 1000 a request."""
+        return s3_versions.hide_many(self._service, paths)
+
+    def unhide_many(self, paths: Sequence[tuple[str, str | None]]) -> list[Outcome]:
+        """Take markers off files."""
+        return s3_versions.unhide_many(self._service, paths)
+
+    def forget_many(self, paths: Sequence[tuple[str, str | None]]) -> list[Outcome]:
+        """Delete for good what markers hide."""
+        return s3_versions.forget_many(self._service, paths)
+
+    @property
+    def _service(self) -> s3_versions.Service:
+        return s3_versions.Service(self._call_again, self.exists)
+
+    def _call_again(self, method: str, **arguments: Any) -> Any:
+        return self._ask(_KINDS[method], arguments["Bucket"], lambda: self._call(method, **arguments))
 
     def _verdict(self, error: Exception) -> Verdict:
         from s3fs.core import S3_RETRYABLE_ERRORS
