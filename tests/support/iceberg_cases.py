@@ -196,7 +196,7 @@ def read_json(path: Path) -> Any:
 class _Move:
     """Moves one table from path ``old`` to its folder or ``url``, files that others name by size before the others."""
 
-    def __init__(self, folder: Path, old: str, url: str) -> None:
+    def __init__(self, folder: Path, old: str, url: str = "") -> None:
         self.root, self.old, self.new = folder, old, url or str(folder)
         self.has_scheme = bool(url)
         self.prefix = re.compile(r"^(file:(?://)?)?" + re.escape(old) + r"(?=/|$)")
