@@ -1,4 +1,4 @@
-"""One session of the real Iceberg for all modules of a process that take turns with it: its JVM starts slowly."""
+"""The real engines for all modules of a process that take turns with them: their JVMs start slowly."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from interop.engine_process import EngineUnavailableError
+from interop.hudi_engine import HudiEngines
 from interop.iceberg_engine import IcebergEngine
 
 if TYPE_CHECKING:
@@ -29,3 +30,21 @@ def engine(iceberg_session: IcebergEngine) -> Iterator[IcebergEngine]:
     """The real engine with an empty warehouse; modules about another engine have a fixture of this name themselves."""
     yield iceberg_session
     shutil.rmtree(iceberg_session.warehouse / "db", ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def hudi_engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiEngines]:
+    """The real Hudi, of the release that is asked for."""
+    engines = HudiEngines(tmp_path_factory)
+    yield engines
+    engines.close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--dist loadgroup`` tests of one Hudi release go to one process, whatever their file; others by file."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        release = item.callspec.params.get("engine") if hasattr(item, "callspec") else None
+        name = f"hudi {release}" if isinstance(release, str) else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(name))

@@ -120,6 +120,11 @@ class EngineProcess:
             raise EngineError(answer["error"])
         return answer["result"]
 
+    @property
+    def runs(self) -> bool:
+        """False once the process has ended."""
+        return self._process.poll() is None
+
     def log_tail(self, lines: int = 30) -> str:
         """The end of what the JVM logged."""
         return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-lines:])

@@ -11,7 +11,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from interop.engine_process import EngineProcess, resolve_jar
+import pytest
+from interop.engine_process import EngineProcess, EngineUnavailableError, resolve_jar
 
 VERSIONS = {"0.15.0": 6, "1.0.2": 8, "1.2.0": 9}  # Hudi release: the table version it writes by default
 BUNDLE = ("org.apache.hudi", "hudi-spark3.5-bundle_2.12")
@@ -48,6 +49,31 @@ class Engine(EngineProcess):
     def call(self, op: str, **arguments: Any) -> Any:
         """Ask the worker for one operation; raises EngineError with the engine's own message."""
         return self.ask({"op": op, **arguments})
+
+
+class HudiEngines:
+    """One release of the real Hudi at a time."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._engine: Engine | None = None
+
+    def of(self, version: str) -> Engine:
+        """The engine of a release; skips the test that asks where it cannot be had."""
+        if self._engine is None or self._engine.version != version or not self._engine.runs:
+            self.close()
+            try:
+                bundle_jar(version)
+                self._engine = Engine(version, self._folders.mktemp("hudi"))
+            except EngineUnavailableError as reason:
+                pytest.skip(str(reason))
+        return self._engine
+
+    def close(self) -> None:
+        """End the JVM."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
 
 
 class HudiEngineTable:

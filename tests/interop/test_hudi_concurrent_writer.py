@@ -14,15 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from interop.engine_process import EngineUnavailableError
-from interop.hudi_engine import Engine, HudiEngineTable, bundle_jar
+from interop.hudi_engine import Engine, HudiEngines, HudiEngineTable
 
 from lakemeta.errors import CommitConflictError, LakemetaError, StalePlanError
 from lakemeta.hudi import HudiTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakemeta.report import Report
 
 pytestmark = pytest.mark.engine
@@ -56,14 +53,9 @@ OURS = {
 
 
 @pytest.fixture(scope="module", params=["1.2.0", "0.15.0"])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, hudi_engines: HudiEngines) -> Engine:
     """The newest release of the newest table version, and the one of the oldest."""
-    try:
-        bundle_jar(request.param)
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with Engine(request.param, tmp_path_factory.mktemp("engine")) as engine:
-        yield engine
+    return hudi_engines.of(request.param)
 
 
 def write_and_read(table: HudiEngineTable, commits: int) -> list[list[object]]:

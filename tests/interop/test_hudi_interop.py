@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 import pytest
-from interop.engine_process import EngineError, EngineUnavailableError
-from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
+from interop.engine_process import EngineError
+from interop.hudi_engine import VERSIONS, Engine, HudiEngines, HudiEngineTable
 from support.faults import Crash, FaultyStorage
 
 from lakemeta.hudi import HudiTable
 from lakemeta.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 pytestmark = pytest.mark.engine
 
@@ -31,14 +31,9 @@ VERSIONS_1 = {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.
 
 
 @pytest.fixture(scope="module", params=list(VERSIONS))
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, hudi_engines: HudiEngines) -> Engine:
     """The real engine, one release after the other."""
-    try:
-        bundle_jar(request.param)
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with Engine(request.param, tmp_path_factory.mktemp("engine")) as engine:
-        yield engine
+    return hudi_engines.of(request.param)
 
 
 @pytest.fixture(scope="module")

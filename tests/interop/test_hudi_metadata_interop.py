@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from interop.engine_process import EngineUnavailableError
-from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
+from interop.hudi_engine import VERSIONS, Engine, HudiEngines, HudiEngineTable
 from support.hudi_mdt_records import listing
 
 from lakemeta.hudi.metadata_table.rollback import roll_back
@@ -31,8 +30,6 @@ from lakemeta.hudi.timeline.rollback_metadata import (
 from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakemeta.hudi.timeline.action_metadata import CleanerPlan
 
 pytestmark = pytest.mark.engine
@@ -49,14 +46,9 @@ ROWS = [("a", "p1"), ("b", "p1"), ("c", "p2"), ("d", "p3")]
 
 
 @pytest.fixture(scope="module", params=list(VERSIONS))
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, hudi_engines: HudiEngines) -> Engine:
     """The real engine, one release after the other."""
-    try:
-        bundle_jar(request.param)
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with Engine(request.param, tmp_path_factory.mktemp("engine")) as engine:
-        yield engine
+    return hudi_engines.of(request.param)
 
 
 @attrs.frozen

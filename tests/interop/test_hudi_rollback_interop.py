@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from interop.engine_process import EngineUnavailableError
-from interop.hudi_engine import VERSIONS, Engine, HudiEngineTable, bundle_jar
+from interop.hudi_engine import VERSIONS, Engine, HudiEngines, HudiEngineTable
 from support.faults import Crash, FaultyStorage
 
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.engine
@@ -28,14 +26,9 @@ LAZY = {"hoodie.clean.failed.writes.policy": "LAZY", "hoodie.clean.commits.retai
 
 
 @pytest.fixture(scope="module", params=list(VERSIONS))
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, hudi_engines: HudiEngines) -> Engine:
     """The real engine, one release after the other."""
-    try:
-        bundle_jar(request.param)
-    except EngineUnavailableError as reason:
-        pytest.skip(str(reason))
-    with Engine(request.param, tmp_path_factory.mktemp("engine")) as engine:
-        yield engine
+    return hudi_engines.of(request.param)
 
 
 @pytest.fixture(scope="module", params=["cow", "mor", "cow with metadata table", "mor with metadata table"])
