@@ -169,7 +169,7 @@ class IcebergTable:
         """
         found = service_of(plan)
         env = env or Environment()
-        present = Environment() if now is None else Environment(now=lambda: now)
+        present = env if now is None else Environment(now=lambda: now)
         request = ApplyRequest(
             place=self.place,
             plan=plan,
