@@ -25,6 +25,7 @@ from lakemeta.iceberg.services import service_named, service_of
 from lakemeta.ledger.recording import recorded
 from lakemeta.ledger.run import Run
 from lakemeta.maintenance import steps
+from lakemeta.moments import epoch_ms
 from lakemeta.safeguards import MAX_SHARE, SAMPLE, Safeguards
 from lakemeta.storage.requests import counted
 
@@ -169,11 +170,12 @@ class IcebergTable:
         """
         found = service_of(plan)
         env = env or Environment()
-        present = env if now is None else Environment(now=lambda: now)
+        # An environment may stand still; what is past by the machine's clock or by it has come.
+        present_ms = max(env.now_ms(), Environment().now_ms()) if now is None else epoch_ms(now)
         request = ApplyRequest(
             place=self.place,
             plan=plan,
-            now_ms=present.now_ms(),
+            now_ms=present_ms,
             executor=executor,
             env=env,
             on_progress=on_progress,
