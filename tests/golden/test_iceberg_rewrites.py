@@ -113,17 +113,10 @@ def rewrites() -> list[tuple[str, str]]:
     return found
 
 
-# Tables of each kind of input, on which rewrites are fast tests; slow ones do all others.
-FAST = ("partitioned_v1", "mixed_formats", "eq_deletes_v2", "pos_deletes_v2", "schema_evolution_v2", "v3_dv_lineage")
-
-
 def params() -> list[Any]:
-    """Every rewrite; those of some tables are fast."""
+    """Every rewrite; some are fast."""
     marks = {True: (), False: pytest.mark.slow}
-    return [
-        pytest.param(name, action, id=f"{name}-{action}", marks=marks[name in FAST and is_fast(name, action)])
-        for name, action in rewrites()
-    ]
+    return [pytest.param(*pair, id="-".join(pair), marks=marks[is_fast(*pair)]) for pair in rewrites()]
 
 
 @pytest.mark.parametrize(("name", "action"), params())

@@ -36,7 +36,7 @@ def kept(tmp_path) -> SqlCatalog:
     return catalog
 
 
-@pytest.fixture(params=["sql", "rest"])
+@pytest.fixture(params=["sql", pytest.param("rest", marks=pytest.mark.slow)])
 def ours(request, kept):
     """db.t through the SQL catalog itself, and through a REST server before it."""
     if request.param == "sql":

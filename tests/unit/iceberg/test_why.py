@@ -104,8 +104,7 @@ def test_why_of_strangers(small):
         opened(small).why("data/stranger.parquet", service="compute-table-stats")
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("options", [{}, {"min-input-files": "2"}, ALL])
+@pytest.mark.parametrize(("version", "options"), [(2, {}), (3, {"min-input-files": "2"}), (2, ALL)])
 def test_why_of_position_deletes(tmp_path, version, options):
     """As the plan has it: taken with its group, or left for the reason that the planner has."""
     small = create_table(LocalStorage(), str(tmp_path / "t"), version=version, partitioned=True)

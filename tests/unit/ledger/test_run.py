@@ -37,10 +37,11 @@ def door_to(storage: Storage, root: str) -> Door:
     return Door(storage, root, ".*", ".*", Quarantine(root, f"{root}/q"))
 
 
-def fill(storage: Storage, root: str, count: int) -> list[tuple[str, int | None]]:
+def fill(root: str, count: int) -> list[tuple[str, int | None]]:
     paths = [f"{root}/d/{n:04d}" for n in range(count)]
+    Path(root, "d").mkdir(parents=True)
     for path in paths:
-        storage.replace(path, b"123")
+        Path(path).write_bytes(b"123")
     return [(path, 3) for path in paths]
 
 
@@ -55,7 +56,7 @@ def delete(run: Run, door: Door, files: list[tuple[str, int | None]], threads: i
 def test_the_intent_comes_before_the_deletion_and_the_outcome_after(tmp_path: Path) -> None:
     """Where files do not grow: the first line, then with every batch of 1000 the outcome of the one before it."""
     recording = RecordingStorage(LocalStorage())
-    files = fill(LocalStorage(), str(tmp_path), 2500)
+    files = fill(str(tmp_path), 2500)
     report = delete(run_on(recording, str(tmp_path)), door_to(recording, str(tmp_path)), files)
     steps = ["jsonl" if path.endswith(".jsonl") else "file" for _, path in recording.mutations()]
     assert steps == ["jsonl", "jsonl", *["file"] * 1000, "jsonl", *["file"] * 1000, "jsonl", *["file"] * 500, "jsonl"]
@@ -72,9 +73,7 @@ def test_the_intent_comes_before_the_deletion_and_the_outcome_after(tmp_path: Pa
 def test_where_files_grow_there_is_one(tmp_path: Path) -> None:
     """On a disk the ledger is one file, and says the same."""
     storage = LocalStorage()
-    delete(
-        run_on(storage, str(tmp_path)), door_to(storage, str(tmp_path)), fill(storage, str(tmp_path), 2500), threads=4
-    )
+    delete(run_on(storage, str(tmp_path)), door_to(storage, str(tmp_path)), fill(str(tmp_path), 2500), threads=4)
     (ledger,) = find_ledgers(storage, f"{tmp_path}/l")
     assert ledger.parts == (ledger.path,)
     assert ledger.end() is not None
@@ -91,7 +90,7 @@ class ReadOnlyLedger(WrappedStorage):
 def test_without_a_ledger_nothing_is_deleted(tmp_path: Path) -> None:
     """And it is said how to go on."""
     storage = ReadOnlyLedger(LocalStorage())
-    files = fill(LocalStorage(), str(tmp_path), 3)
+    files = fill(str(tmp_path), 3)
     with pytest.raises(StorageError, match=r"nothing was deleted: .* denied; name a directory .* --ledger"):
         delete(run_on(storage, str(tmp_path)), door_to(storage, str(tmp_path)), files)
     assert all(Path(path).exists() for path, _ in files)
@@ -121,7 +120,7 @@ def test_what_failed_in_the_middle_is_on_record(tmp_path: Path) -> None:
                 raise LakemetaError("broken")
             return list(self.inner.delete_many(paths))
 
-    files = fill(LocalStorage(), str(tmp_path), 2500)
+    files = fill(str(tmp_path), 2500)
     storage = Breaks(LocalStorage())
     with pytest.raises(LakemetaError, match="broken"):
         delete(run_on(storage, str(tmp_path)), door_to(storage, str(tmp_path)), files)
@@ -133,7 +132,7 @@ def test_what_failed_in_the_middle_is_on_record(tmp_path: Path) -> None:
 def test_quarantined_files_lie_where_their_paths_say(tmp_path: Path) -> None:
     """By run and path below the table; directories are moved file by file."""
     storage = LocalStorage()
-    files = fill(storage, str(tmp_path), 3)
+    files = fill(str(tmp_path), 3)
     storage.replace(f"{tmp_path}/e/f/x", b"1")
     run, door = run_on(storage, str(tmp_path), "quarantine"), door_to(storage, str(tmp_path))
 
@@ -152,7 +151,7 @@ def test_quarantined_files_lie_where_their_paths_say(tmp_path: Path) -> None:
 def test_a_quarantine_behind_a_link_takes_nothing(tmp_path: Path) -> None:
     """Files of the table are moved to no other place."""
     storage = LocalStorage()
-    files = fill(storage, str(tmp_path / "t"), 1)
+    files = fill(str(tmp_path / "t"), 1)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "t/q").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LakemetaError, match="symbolic link"):
@@ -164,7 +163,9 @@ def test_a_quarantine_behind_a_link_takes_nothing(tmp_path: Path) -> None:
 def test_in_memory_too() -> None:
     """A store that neither appends nor keeps versions copies and deletes."""
     storage, root = open_storage("memory://ledger-run/t")
-    files = fill(storage, root, 5)
+    files: list[tuple[str, int | None]] = [(f"{root}/d/{n}", 3) for n in range(5)]
+    for path, _ in files:
+        storage.replace(path, b"123")
     delete(run_on(storage, root, "quarantine"), door_to(storage, root), files)
     assert len(list(storage.walk(f"{root}/q"))) == 5
     assert not storage.exists(f"{root}/d")

@@ -110,9 +110,9 @@ def test_a_sample_finds_by_chance_what_is_missing(root: Path) -> None:
         Path(path).unlink()
         table = opened(root).place.operations.refresh().metadata
         one = Closure(LocalStorage(), str(root), table, table.snapshots_by_id.keys(), set(), LocalExecutor(1))
-        found = [refused(one, "sample", seed, f"{path}, which snapshot") for seed in range(50)]
-        assert any(found)
-        assert found[:5] == [refused(one, "sample", seed, f"{path}, which snapshot") for seed in range(5)]
+        found = [refused(one, "sample", seed, f"{path}, which snapshot") for _ in range(2) for seed in range(2)]
+        assert found[:2] == found[2:]
+        assert any(found) or any(refused(one, "sample", seed, f"{path}, which snapshot") for seed in range(2, 50))
         Path(path).write_bytes(before)
 
 
