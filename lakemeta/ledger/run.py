@@ -218,7 +218,7 @@ def running(run: Run) -> Iterator[None]:
 
 
 def current_run() -> Run | None:
-    """The run that is going on here; None if nobody records."""
+    """The run that is going on here; None if nothing is recorded."""
     return _CURRENT.get()
 
 

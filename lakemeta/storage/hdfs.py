@@ -191,7 +191,7 @@ class HdfsStorage:
             raise
 
     def _rename(self, temporary: str, path: str, option: str, file_id: int) -> None:
-        """Rename a file; after an answer that got lost the server finds its name gone, and then the file tells."""
+        """Rename a file; after an answer that got lost the server finds its name gone, and then the file says so."""
         try:
             self.web.ask("PUT", "RENAME", temporary, destination=path, renameoptions=option)
         except FileExistsError:
@@ -234,7 +234,7 @@ class HdfsStorage:
             gone = self.web.ask("DELETE", "DELETE", path, recursive="false").json()["boolean"]
         except _ABSENT:
             return Outcome(path, "absent")
-        except Exception as error:  # noqa: BLE001 - the connection raises what it likes; the outcome tells it
+        except Exception as error:  # noqa: BLE001 - the connection raises what it likes; the outcome has it
             return Outcome(path, "failed", reason(error))
         return Outcome(path, "deleted" if gone else "absent")
 

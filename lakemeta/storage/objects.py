@@ -321,7 +321,7 @@ class ObjectStorage(FsspecStorage):
     def put_versioned(self, path: str, data: bytes, version: str | None) -> str | None:
         """Put new content in place of a version, or of nothing, by a conditional put.
 
-        A put whose answer got lost is repeated and then meets itself: the content tells.
+        A put whose answer got lost is repeated and then meets itself: the content says so.
         """
         with storage_errors("write", path):
             self._check_conditions()

@@ -239,7 +239,7 @@ class FsspecStorage:
 
 
 class ReadOnlyStorage(FsspecStorage):
-    """A file system that nobody has held to the contract: tables there can be planned, and nothing is changed."""
+    """A file system that is not held to the contract: tables there can be planned, and nothing is changed."""
 
     def delete_many(self, paths: Sequence[str]) -> list[Outcome]:
         """Refused with UnsupportedFeatureError."""
