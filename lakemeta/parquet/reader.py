@@ -8,6 +8,7 @@ if the writer recorded that (SizeStatistics, parquet-java 1.15 and Arrow 19 and 
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 
 from lakemeta.parquet import thrift
 from lakemeta.parquet.footer import column_chunks, row_groups
+from lakemeta.parquet.layout import read_footer
 from lakemeta.row_sort import BATCH_BYTES, BATCH_ROWS, rows_of
 
 if TYPE_CHECKING:
@@ -33,33 +35,52 @@ _SHORTENED: Final = "DELTA_BYTE_ARRAY"  # holds of a text what is not as in the 
 _CHUNK_META, _SIZE_STATISTICS, _TEXT_BYTES, _REPETITIONS, _DEFINITIONS = 3, 16, 1, 2, 3
 
 
-def open_parquet(source: BinaryIO | bytes) -> pq.ParquetFile:
-    """Open a file for reading; raises what pyarrow raises (ArrowInvalid, OSError) if it is not Parquet."""
+@attrs.frozen
+class OpenParquet:
+    """A file that is open, and its footer as Thrift: pyarrow does not give all of it out."""
+
+    file: pq.ParquetFile
+    footer: thrift.Struct
+
+
+def open_parquet(source: BinaryIO | bytes, where: str) -> OpenParquet:
+    """Open a file for reading.
+
+    Raises what pyarrow raises (ArrowInvalid, OSError) or CorruptMetadataError, naming ``where``, if it is not Parquet.
+    """
     if isinstance(source, bytes):
-        file = pq.ParquetFile(pa.BufferReader(source), pre_buffer=False)
-        _check_sizes(file)
-        return file
-    file = pq.ParquetFile(source, pre_buffer=True)
-    _check_sizes(file)
-    meta = file.metadata
+        footer = read_footer(lambda start, length: source[start : start + length], len(source), where)
+        return _checked(pq.ParquetFile(pa.BufferReader(source), pre_buffer=False), footer)
+    footer = read_footer(partial(_read_at, source), source.seek(0, io.SEEK_END), where)
+    source.seek(0)
+    opened = _checked(pq.ParquetFile(source, pre_buffer=True), footer)
+    meta = opened.file.metadata
     if any(_is_heavy(meta.row_group(i)) for i in range(meta.num_row_groups)):
-        return pq.ParquetFile(source, metadata=meta, buffer_size=_BUFFER, pre_buffer=False)
-    return file
+        file = pq.ParquetFile(source, metadata=meta, buffer_size=_BUFFER, pre_buffer=False)
+        return attrs.evolve(opened, file=file)
+    return opened
 
 
-def _check_sizes(file: pq.ParquetFile) -> None:
+def _read_at(source: BinaryIO, start: int, length: int) -> bytes:
+    source.seek(start)
+    return source.read(length)
+
+
+def _checked(file: pq.ParquetFile, data: bytes) -> OpenParquet:
     """Raise ArrowInvalid for size statistics that a column cannot have: Arrow ends the process for them."""
     columns = [file.schema.column(n) for n in range(len(file.schema))]
     try:
+        footer = thrift.loads(data)
         fits = all(
             _has_its_sizes(column, chunk)
-            for group in row_groups(_footer(file))
+            for group in row_groups(footer)
             for column, (_, chunk) in zip(columns, column_chunks(group), strict=True)
         )
     except (LookupError, TypeError, ValueError):
         fits = False
     if not fits:
         raise pa.ArrowInvalid("its size statistics are not those of its columns")
+    return OpenParquet(file, footer)
 
 
 def _has_its_sizes(column: Any, chunk: thrift.Struct) -> bool:
@@ -72,12 +93,6 @@ def _has_its_sizes(column: Any, chunk: thrift.Struct) -> bool:
     return texts and all(length in (0, most + 1) for length, most in found)
 
 
-def _footer(file: pq.ParquetFile) -> thrift.Struct:
-    out = io.BytesIO()
-    file.metadata.write_metadata_file(out)
-    return thrift.loads(out.getvalue()[4:])
-
-
 def _is_heavy(group: Any) -> bool:
     """True for a row group that is large, or has large rows: then it is read a few rows at a time."""
     size = sum(group.column(n).total_compressed_size for n in range(group.num_columns))
@@ -85,7 +100,7 @@ def _is_heavy(group: Any) -> bool:
 
 
 def read_batches(
-    file: pq.ParquetFile,
+    opened: OpenParquet,
     columns: Sequence[str] | None = None,
     batch_rows: int = BATCH_ROWS,
     row_groups: Sequence[int] | None = None,
@@ -95,9 +110,9 @@ def read_batches(
 
     ``columns`` are top-level names or paths; None means all.
     """
-    chosen = range(file.metadata.num_row_groups) if row_groups is None else row_groups
-    for run, rows in _Sizes(file, columns, batch_rows, batch_bytes).runs(chosen):
-        yield from file.iter_batches(batch_size=rows, columns=columns, row_groups=run)
+    chosen = range(opened.file.metadata.num_row_groups) if row_groups is None else row_groups
+    for run, rows in _Sizes(opened.file, opened.footer, columns, batch_rows, batch_bytes).runs(chosen):
+        yield from opened.file.iter_batches(batch_size=rows, columns=columns, row_groups=run)
 
 
 def row_group_middles(file: pq.ParquetFile) -> tuple[tuple[int, int], ...]:
@@ -120,6 +135,7 @@ class _Sizes:
     """What row groups take as Arrow holds them."""
 
     file: pq.ParquetFile
+    footer: thrift.Struct
     columns: Sequence[str] | None
     batch_rows: int
     batch_bytes: int
@@ -178,12 +194,10 @@ class _Sizes:
         return int(max(plain, chunk.num_values * (_OFFSET + min(guess, chunk.total_uncompressed_size))))
 
     def _text_bytes(self, number: int, place: int) -> int | None:
-        """How long all texts of a column chunk are, from what pyarrow knows of the footer but does not give out."""
+        """How long all texts of a column chunk are, which pyarrow does not give out."""
         if self._texts is None:
-            out = io.BytesIO()
-            self.file.metadata.write_metadata_file(out)
-            footer = thrift.loads(out.getvalue()[4:])
-            self._texts = [[_text_bytes(chunk) for _, chunk in column_chunks(group)] for group in row_groups(footer)]
+            groups = row_groups(self.footer)
+            self._texts = [[_text_bytes(chunk) for _, chunk in column_chunks(group)] for group in groups]
         return self._texts[number][place]
 
 

@@ -94,7 +94,7 @@ def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> Op
         raise UnsupportedFeatureError(f"{where} is a {file_format} file; lakemeta reads Parquet, ORC and Avro")
     with _damage(where):
         if kind == "PARQUET":
-            opened = _open_parquet(source)
+            opened = _open_parquet(source, where)
         elif kind == "ORC":
             opened = _open_orc(source, where)
         else:
@@ -135,11 +135,12 @@ def _guarded(batches: Iterator[pa.RecordBatch], where: str) -> Iterator[pa.Recor
         yield from batches
 
 
-def _open_parquet(source: BinaryIO | bytes) -> OpenFile:
-    file = open_parquet(source)
+def _open_parquet(source: BinaryIO | bytes, where: str) -> OpenFile:
+    opened = open_parquet(source, where)
+    file = opened.file
 
     def read(columns: Sequence[str], part: FilePart) -> Iterator[pa.RecordBatch]:
-        return read_batches(file, columns, row_groups=None if part == WHOLE else part.row_groups)
+        return read_batches(opened, columns, row_groups=None if part == WHOLE else part.row_groups)
 
     return OpenFile(file.schema_arrow, read, file.metadata.num_rows, lambda: row_group_middles(file))
 

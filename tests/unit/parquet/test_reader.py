@@ -23,7 +23,7 @@ def file_of(table: pa.Table, **options: Any) -> bytes:
 
 
 def batches_of(data: bytes, **more: Any) -> list[pa.RecordBatch]:
-    return list(read_batches(open_parquet(data), batch_bytes=LIMIT, **more))
+    return list(read_batches(open_parquet(data, "f"), batch_bytes=LIMIT, **more))
 
 
 ALIKE = pa.array(["x" * VALUE] * 300)
@@ -79,6 +79,6 @@ def test_large_row_groups_are_not_fetched_whole(monkeypatch: pytest.MonkeyPatch)
             return found
 
     source = Counting(data)
-    batches = list(read_batches(open_parquet(source), batch_bytes=LIMIT))
+    batches = list(read_batches(open_parquet(source, "f"), batch_bytes=LIMIT))
     assert pa.Table.from_batches(batches).equals(table)
     assert source.most < len(data) // 10

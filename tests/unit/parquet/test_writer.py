@@ -306,7 +306,7 @@ def test_batches_come_in_order_and_by_column() -> None:
     """Reading streams the wanted columns."""
     data, _ = write([nested(0, 30), nested(30, 60)])
     for source in (data, io.BytesIO(data)):
-        batches = list(read_batches(open_parquet(source), ["id"], 25))
+        batches = list(read_batches(open_parquet(source, "f"), ["id"], 25))
         assert [name for batch in batches for name in batch.schema.names] == ["id"] * len(batches)
         ids = [value for batch in batches for value in batch.column(0).to_pylist()]
         assert ids == [row(n)["id"] for n in range(60)]
