@@ -15,11 +15,12 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lakemeta.errors import LakemetaError, StalePlanError
 from lakemeta.executor import Executor, LocalExecutor, nearby, ships
 from lakemeta.hudi.table import HudiTable
+from lakemeta.safeguards import MAX_SHARE, SAMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,6 +57,8 @@ class AsyncCleaner:
         table_services_enabled: bool = True,
         inline_scheduling: bool = False,
         assume_single_writer: bool = False,
+        proof: str = SAMPLE,
+        max_share: float = MAX_SHARE,
         on_error: Callable[[Exception], None] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
@@ -64,7 +67,7 @@ class AsyncCleaner:
         With ``table_services_enabled`` false nothing is ever started, as with ``hoodie.table.services.enabled=false``.
         With ``inline_scheduling`` the plan is made and requested in the caller's thread, at a moment when the writer
         holds still, and only executed in the background. ``assume_single_writer`` goes ahead without a lock that
-        lakemeta cannot take.
+        lakemeta cannot take; ``proof`` and ``max_share`` are those of :meth:`HudiTable.apply`.
         """
         self._url = url
         self._options = dict(options or {})
@@ -72,7 +75,11 @@ class AsyncCleaner:
         self._executor = _Cancellable(executor or LocalExecutor())
         self._enabled = table_services_enabled
         self._inline = inline_scheduling
-        self._single_writer = assume_single_writer
+        self._safely: dict[str, Any] = {
+            "assume_single_writer": assume_single_writer,
+            "proof": proof,
+            "max_share": max_share,
+        }
         self._on_error = on_error
         self._on_event = on_event
         self._pool: ThreadPoolExecutor | None = None
@@ -133,7 +140,7 @@ class AsyncCleaner:
         """Make and request the plan now; what is left to do in the background is to execute the pending clean."""
         try:
             table = self._open_table()
-            table.schedule_clean(self._plan(table), executor=self._executor)
+            table.schedule_clean(self._plan(table), executor=self._executor, **self._safely)
             return self._plan(table)
         except Exception as error:  # noqa: BLE001 - rule 3: a clean never breaks its caller
             self._report_error(error)
@@ -143,10 +150,10 @@ class AsyncCleaner:
         table = self._open_table()
         for _ in range(_TRIES - 1):
             try:
-                return table.apply(plan or self._plan(table), executor=self._executor)
+                return table.apply(plan or self._plan(table), executor=self._executor, **self._safely)
             except StalePlanError:
                 plan = None
-        return table.apply(self._plan(table), executor=self._executor)
+        return table.apply(self._plan(table), executor=self._executor, **self._safely)
 
     def _plan(self, table: HudiTable) -> Plan:
         return table.plan_clean(self._options, executor=self._executor)

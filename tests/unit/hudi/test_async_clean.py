@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.hudi_cases import data_files
 
+from lakemeta.errors import ShareError, UnsupportedFeatureError
 from lakemeta.events import Event
 from lakemeta.executor import LocalExecutor
 from lakemeta.hudi import HudiTable
@@ -46,6 +47,33 @@ def test_open_starts_a_clean_and_checkpoint_waits_for_it(table: SampleTable) -> 
     assert report is not None
     assert report.deleted_files == 8
     assert cleaner.last_report == report
+
+
+LOCKED = {
+    **OPTIONS,
+    "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider",
+}
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize(
+    ("options", "refused", "more"),
+    [(LOCKED, UnsupportedFeatureError, {"assume_single_writer": True}), (OPTIONS, ShareError, {"max_share": 100})],
+)
+def test_what_the_caller_answers_for(
+    table: SampleTable, options: dict[str, str], refused: type[Exception], more: dict[str, Any], inline: bool
+) -> None:
+    """A lock that cannot be taken and a large share refuse a clean, unless the caller says that it may go ahead."""
+    share = {"max_share": 10} if refused is ShareError else {}
+    with AsyncCleaner(table.root, options, inline_scheduling=inline, **share) as cleaner:
+        assert cleaner.checkpoint_complete() is None
+    assert isinstance(cleaner.last_error, refused)
+    with AsyncCleaner(table.root, options, inline_scheduling=inline, **more) as cleaner:
+        cleaner.checkpoint_complete()
+    assert cleaner.last_error is None
+    assert cleaner.last_report is not None
+    assert cleaner.last_report.deleted_files == 8
 
 
 def test_one_clean_in_flight(table: SampleTable) -> None:
