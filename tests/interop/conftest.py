@@ -40,6 +40,7 @@ def hudi_engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiEngin
     engines.close()
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With ``--dist loadgroup`` tests of one Hudi release go to one process, whatever their file; others by file."""
     if not config.pluginmanager.hasplugin("xdist"):
