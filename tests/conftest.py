@@ -49,6 +49,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if mark is not None and mark[1] in left_out else None
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile`` tests of one Hudi release go to one process, whatever their file: JVMs start slowly."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            release = re.search(r"^tests/interop/test_hudi\w+\.py::.*\[(?:.*-)?(\d+\.\d+\.\d+)\b", nodeid)
+            return f"hudi {release[1]}" if release else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
+
+
 @pytest.fixture(autouse=True)
 def nobody_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Damaged timelines are read again a few times; only tables that a real engine writes get better by waiting."""

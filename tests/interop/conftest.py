@@ -38,14 +38,3 @@ def hudi_engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiEngin
     engines = HudiEngines(tmp_path_factory)
     yield engines
     engines.close()
-
-
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--dist loadgroup`` tests of one Hudi release go to one process, whatever their file; others by file."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        release = item.callspec.params.get("engine") if hasattr(item, "callspec") else None
-        name = f"hudi {release}" if isinstance(release, str) else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(name))
