@@ -44,9 +44,9 @@ def test_execution_leaves_what_the_engine_leaves(name: str, tmp_path: Path) -> N
     before = _instants(tmp_path)
     plan = table.plan_clean(case.options, now=case.now)
     if case.expected["action"] == "schedule_clean":
-        table.schedule_clean(plan, env=Environment(lambda: case.now), max_share=100)
+        table.schedule_clean(plan, env=Environment(lambda: case.now))
     else:
-        table.apply(plan, env=Environment(lambda: case.now), max_share=100)
+        table.apply(plan, env=Environment(lambda: case.now))
     if name in DIFFERENT:
         assert data_files(tmp_path) <= case.left_files()
         return

@@ -63,7 +63,7 @@ def clean(case: MdtCase, storage: Storage | None = None) -> None:
     if storage is not None:
         table = attrs.evolve(table, place=attrs.evolve(table.place, storage=storage))
     executor = LocalExecutor(threads=1)
-    table.apply(table.plan_clean(options(case), executor=executor), executor=executor, max_share=100)
+    table.apply(table.plan_clean(options(case), executor=executor), executor=executor)
 
 
 def assert_cleaned(case: MdtCase) -> None:
