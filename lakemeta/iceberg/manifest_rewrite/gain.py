@@ -6,10 +6,11 @@ names all partition fields waits for. Of many partitions a thousand are counted,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.spec import values
 
 if TYPE_CHECKING:
@@ -77,6 +78,15 @@ def _may_hold(bounds: Sequence[Bounds], partition: Partition) -> bool:
         elif value != value:
             if not has_nan:
                 return False
-        elif lower is None or upper is None or not lower <= value <= upper:
+        elif lower is None or upper is None or not _between(lower, value, upper):
             return False
     return True
+
+
+def _between(lower: Any, value: Any, upper: Any) -> bool:
+    try:
+        return bool(lower <= value <= upper)
+    except TypeError:
+        raise CorruptMetadataError(
+            f"a manifest has the partition value {value!r:.60}, which is not of its spec's type; nothing was rewritten"
+        ) from None
