@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,13 +10,11 @@ from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_scheduled
 from lakemeta.cli.steps import (
     assume_single_writer_option,
+    deletion_options,
     dry_run_option,
     finish,
-    ledger_option,
     out_option,
     present,
-    quarantine_option,
-    safeguard_options,
     wants_apply,
     yes_option,
 )
@@ -64,12 +62,10 @@ def plan_clean(
 @click.argument("table_url", metavar="TABLE")
 @yes_option
 @dry_run_option
-@quarantine_option
-@ledger_option
+@deletion_options
 @click.option("--schedule-only", is_flag=True, help="Only write the requested clean, for a Hudi writer to execute.")
 @click.option("--drop-metadata-table", is_flag=True, help="Take the table off its metadata table first.")
 @assume_single_writer_option
-@safeguard_options
 @_listing
 @planning_options
 @common_options
@@ -78,13 +74,10 @@ def clean(
     *,
     yes: bool,
     dry_run: bool,
-    quarantine: bool,
-    ledger: str | None,
+    deleting: dict[str, Any],
     schedule_only: bool,
     drop_metadata_table: bool,
     assume_single_writer: bool,
-    proof: str,
-    max_share: float,
     listing: str,
     settings: tuple[str, ...],
     now: str | None,
@@ -103,10 +96,7 @@ def clean(
             schedule_only=schedule_only,
             drop_metadata_table=drop_metadata_table,
             assume_single_writer=assume_single_writer,
-            quarantine=quarantine,
-            ledger=ledger,
-            proof=proof,
-            max_share=max_share,
+            deleting=deleting,
         )
 
 
@@ -118,21 +108,17 @@ def apply_plan(
     schedule_only: bool,
     drop_metadata_table: bool,
     assume_single_writer: bool,
-    quarantine: bool,
-    ledger: str | None,
-    proof: str,
-    max_share: float,
+    deleting: dict[str, Any],
 ) -> None:
     """Apply or only request a plan, and print what was done; exit code 4 if a file could not be deleted."""
     executor = common.executor("cleaning")
     if schedule_only:
         if drop_metadata_table:
             raise OptionError("--schedule-only changes no file, so --drop-metadata-table cannot go with it; give one")
-        if quarantine:
+        if deleting["quarantine"]:
             raise OptionError("--schedule-only leaves the deleting to others, who quarantine nothing; give one option")
-        instant = table.schedule_clean(
-            plan, executor=executor, assume_single_writer=assume_single_writer, proof=proof, max_share=max_share
-        )
+        safeguards = {name: deleting[name] for name in ("proof", "max_share")}
+        instant = table.schedule_clean(plan, executor=executor, assume_single_writer=assume_single_writer, **safeguards)
         show_scheduled(table.url, instant, common.output)
         return
     report = table.apply(
@@ -140,10 +126,7 @@ def apply_plan(
         executor=executor,
         drop_metadata_table=drop_metadata_table,
         assume_single_writer=assume_single_writer,
-        quarantine=quarantine,
-        ledger=ledger,
-        proof=proof,
-        max_share=max_share,
+        **deleting,
     )
     finish(report, common)
 

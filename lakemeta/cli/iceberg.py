@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs
 from lakemeta.cli.steps import (
+    deletion_options,
     dry_run_option,
     finish,
-    ledger_option,
     out_option,
     present,
-    quarantine_option,
-    safeguard_options,
     wants_apply,
     yes_option,
 )
 from lakemeta.iceberg.services import SERVICES
-from lakemeta.safeguards import MAX_SHARE, SAMPLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
     from pathlib import Path
     from typing import Any, TypeVar
@@ -37,10 +35,12 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _service_options(service: Service, command: F, *, applied: bool = False) -> F:
-    """Add the options of planning, and the service's own flags; if it is ``applied``, also those of deletions."""
+_UNSAID: Final[Mapping[str, Any]] = MappingProxyType({})  # of services that delete no file
+
+
+def _service_options(service: Service, command: F) -> F:
+    """Add the options of planning, and the service's own flags."""
     for option in (
-        *((ledger_option, quarantine_option) if service.deletes and applied else ()),
         *(click.option(f"--{name}", metavar="FILE", help=what) for name, what in service.flags.items()),
         click.option("--now", metavar="ISO8601", help="Count ages from this moment instead of the present."),
         click.option("--where", metavar="EXPR", help="Only files that may hold rows matching this filter."),
@@ -76,8 +76,8 @@ def service_command(service: Service) -> click.Command:
     @click.argument("table_url", metavar="TABLE")
     @yes_option
     @dry_run_option
-    @(safeguard_options if service.deletes else _unchanged)
-    @partial(_service_options, service, applied=True)
+    @(deletion_options if service.deletes else _unchanged)
+    @partial(_service_options, service)
     @common_options
     def command(
         table_url: str,
@@ -85,10 +85,7 @@ def service_command(service: Service) -> click.Command:
         yes: bool,
         dry_run: bool,
         common: Common,
-        quarantine: bool = False,
-        ledger: str | None = None,
-        proof: str = SAMPLE,
-        max_share: float = MAX_SHARE,
+        deleting: Mapping[str, Any] = _UNSAID,
         **asked: Any,
     ) -> None:
         table, plan = _plan(service, table_url, common, **asked)
@@ -98,10 +95,7 @@ def service_command(service: Service) -> click.Command:
                 plan,
                 common,
                 now=moment(asked["now"]),
-                quarantine=quarantine,
-                ledger=ledger,
-                proof=proof,
-                max_share=max_share,
+                deleting=deleting,
             )
 
     return command
@@ -117,10 +111,7 @@ def apply_plan(
     common: Common,
     *,
     now: datetime | None = None,
-    quarantine: bool = False,
-    ledger: str | None = None,
-    proof: str = SAMPLE,
-    max_share: float = MAX_SHARE,
+    deleting: Mapping[str, Any],
 ) -> None:
     """Apply a plan and print what was done; exit code 4 if a part of it failed."""
     from lakemeta.cli.progress import rewrite_bar
@@ -132,10 +123,7 @@ def apply_plan(
             executor=common.elsewhere(),
             now=now,
             on_progress=update,
-            quarantine=quarantine,
-            ledger=ledger,
-            proof=proof,
-            max_share=max_share,
+            **deleting,
         )
     finish(report, common)
 

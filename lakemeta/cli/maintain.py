@@ -13,9 +13,7 @@ from lakemeta.cli.output import show_facts, show_plan, show_report
 from lakemeta.cli.steps import (
     PARTLY_DONE,
     assume_single_writer_option,
-    ledger_option,
-    quarantine_option,
-    safeguard_options,
+    deletion_options,
     yes_option,
 )
 from lakemeta.cli.tables import open_table
@@ -35,9 +33,7 @@ if TYPE_CHECKING:
 @click.option("--at-least", "at_least", multiple=True, metavar="SERVICE=N", help="Due from so much gain on; 1 if not.")
 @click.option("--skip", multiple=True, metavar="SERVICE", help="Leave a service out.")
 @assume_single_writer_option
-@quarantine_option
-@ledger_option
-@safeguard_options
+@deletion_options
 @planning_options
 @common_options
 def maintain(
@@ -47,10 +43,7 @@ def maintain(
     at_least: tuple[str, ...],
     skip: tuple[str, ...],
     assume_single_writer: bool,
-    quarantine: bool,
-    ledger: str | None,
-    proof: str,
-    max_share: float,
+    deleting: dict[str, Any],
     settings: tuple[str, ...],
     now: str | None,
     common: Common,
@@ -67,10 +60,7 @@ def maintain(
         at_least=pairs(at_least, "--at-least"),
         skip=skip,
         now=moment(now),
-        quarantine=quarantine,
-        ledger=ledger,
-        proof=proof,
-        max_share=max_share,
+        **deleting,
     )
     lines, complete = [], True
     for step in steps:

@@ -15,7 +15,7 @@ from lakemeta.errors import OptionError
 from lakemeta.moments import utc_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from lakemeta.events import Event
@@ -124,12 +124,19 @@ def common_options(command: F) -> F:
         )
         return command(*args, common=common, **rest)
 
+    return with_options(wrapped, command, options)  # type: ignore[return-value]
+
+
+def with_options(
+    wrapped: Callable[..., Any], command: Callable[..., Any], options: Sequence[Any]
+) -> Callable[..., Any]:
+    """What stands for a command, with its name, its text and its options, and these options before them."""
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     if hasattr(command, "__click_params__"):
         wrapped.__click_params__ = command.__click_params__  # type: ignore[attr-defined]
     for option in reversed(options):
         wrapped = option(wrapped)
-    return wrapped  # type: ignore[return-value]
+    return wrapped
 
 
 def planning_options(command: F) -> F:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.steps import (
     assume_single_writer_option,
+    deletion_options,
     dry_run_option,
     finish,
-    ledger_option,
     out_option,
     present,
-    proof_option,
-    quarantine_option,
     wants_apply,
     yes_option,
 )
@@ -46,10 +45,8 @@ def plan_rollback(
 @click.argument("table_url", metavar="TABLE")
 @yes_option
 @dry_run_option
-@quarantine_option
-@ledger_option
+@partial(deletion_options, bounded=False)
 @assume_single_writer_option
-@proof_option
 @planning_options
 @common_options
 def rollback(
@@ -57,10 +54,8 @@ def rollback(
     *,
     yes: bool,
     dry_run: bool,
-    quarantine: bool,
-    ledger: str | None,
+    deleting: dict[str, Any],
     assume_single_writer: bool,
-    proof: str,
     settings: tuple[str, ...],
     now: str | None,
     common: Common,
@@ -80,9 +75,7 @@ def rollback(
         plan,
         executor=executor,
         assume_single_writer=assume_single_writer,
-        quarantine=quarantine,
-        ledger=ledger,
-        proof=proof,
+        **deleting,
     )
     finish(report, common)
 

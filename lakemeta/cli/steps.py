@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from lakemeta.cli.options import with_options
 from lakemeta.cli.output import remark, show_plan, show_report
 from lakemeta.errors import OptionError
 from lakemeta.safeguards import MAX_SHARE, PROOFS, SAMPLE
@@ -24,14 +25,25 @@ PARTLY_DONE: Final = 4
 assume_single_writer_option = click.option(
     "--assume-single-writer", is_flag=True, help="Go ahead without a lock that lakemeta cannot take."
 )
-proof_option = click.option(
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the plan.")
+ledger_option = click.option("--ledger", metavar="DIR", help="Record what is deleted there, not beside the metadata.")
+out_option = click.option(
+    "--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file."
+)
+
+
+_QUARANTINE: Final = click.option(
+    "--quarantine", is_flag=True, help="Move files away instead; restore brings them back."
+)
+_PROOF: Final = click.option(
     "--proof",
     type=click.Choice(PROOFS),
     default=SAMPLE,
     show_default=True,
     help="How much of what stays is looked up before anything is deleted.",
 )
-_max_share_option = click.option(
+_MAX_SHARE: Final = click.option(
     "--max-share",
     type=float,
     default=MAX_SHARE,
@@ -39,20 +51,20 @@ _max_share_option = click.option(
     metavar="PERCENT",
     help="Refuse to delete more of the table's bytes than this.",
 )
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the plan.")
-ledger_option = click.option("--ledger", metavar="DIR", help="Record what is deleted there, not beside the metadata.")
-quarantine_option = click.option(
-    "--quarantine", is_flag=True, help="Move files away instead; restore brings them back."
-)
-out_option = click.option(
-    "--out", metavar="PLAN.jsonl", type=click.Path(path_type=Path), help="Save the plan to this file."
-)
 
 
-def safeguard_options(command: F) -> F:
-    """Add the options of every command that deletes a table's files: ``--proof`` and ``--max-share``."""
-    return proof_option(_max_share_option(command))
+def deletion_options(command: F, *, bounded: bool = True) -> F:
+    """Add the options of every command that deletes a table's files, passed on as ``deleting``: arguments of ``apply``.
+
+    What is not ``bounded`` has no ``--max-share``.
+    """
+    options = [_QUARANTINE, ledger_option, _PROOF, *([_MAX_SHARE] if bounded else [])]
+    names = ("quarantine", "ledger", "proof", *(("max_share",) if bounded else ()))
+
+    def wrapped(*args: Any, **given: Any) -> Any:
+        return command(*args, deleting={name: given.pop(name) for name in names}, **given)
+
+    return with_options(wrapped, command, options)  # type: ignore[return-value]
 
 
 def present(plan: Plan, out: Path | None, common: Common, *, explain: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,7 @@ from lakemeta.cli.hudi import apply_plan
 from lakemeta.cli.iceberg import apply_plan as apply_iceberg_plan
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
-from lakemeta.cli.steps import assume_single_writer_option, ledger_option, quarantine_option, safeguard_options
+from lakemeta.cli.steps import assume_single_writer_option, deletion_options
 from lakemeta.errors import OptionError, TableNotFoundError, UnsupportedFeatureError
 from lakemeta.plan import Plan
 
@@ -75,9 +75,7 @@ def why(
 @click.option("--drop-metadata-table", is_flag=True, help="Hudi: take the table off its metadata table first.")
 @click.option("--now", metavar="ISO8601", help="Iceberg: take this moment for the present that plans lie before.")
 @assume_single_writer_option
-@quarantine_option
-@ledger_option
-@safeguard_options
+@deletion_options
 @common_options
 def apply(
     plan_file: Path,
@@ -86,10 +84,7 @@ def apply(
     drop_metadata_table: bool,
     now: str | None,
     assume_single_writer: bool,
-    quarantine: bool,
-    ledger: str | None,
-    proof: str,
-    max_share: float,
+    deleting: dict[str, Any],
     common: Common,
 ) -> None:
     """Apply a saved plan: exactly what was planned, or a refusal. The plan was reviewed, so nothing is asked."""
@@ -104,10 +99,7 @@ def apply(
             plan,
             common,
             now=moment(now),
-            quarantine=quarantine,
-            ledger=ledger,
-            proof=proof,
-            max_share=max_share,
+            deleting=deleting,
         )
         return
     if now is not None:
@@ -124,10 +116,7 @@ def apply(
         schedule_only=schedule_only,
         drop_metadata_table=drop_metadata_table,
         assume_single_writer=assume_single_writer,
-        quarantine=quarantine,
-        ledger=ledger,
-        proof=proof,
-        max_share=max_share,
+        deleting=deleting,
     )
 
 
