@@ -138,6 +138,18 @@ class Plan:
         return sum(op.changed[1] for op in self._parts)
 
     @property
+    def changed(self) -> tuple[int, int]:
+        """Files and bytes that applying changes: of the plan, and of pending cleans, which are executed first."""
+        rows = self._pending()
+        return self.files + sum(row.files for row in rows), self.bytes + sum(row.bytes for row in rows)
+
+    def _pending(self) -> list[SummaryRow]:
+        rows = self.header.facts.get("pending_deletes", ())
+        return [
+            SummaryRow(r["partition"], "delete", f"pending clean {r['clean']}", r["files"], r["bytes"]) for r in rows
+        ]
+
+    @property
     def is_empty(self) -> bool:
         """True if applying would change nothing in storage."""
         return self.kinds <= {Keep}
@@ -156,17 +168,18 @@ class Plan:
         cells = [
             (r.partition or "(table)", r.action, r.reason, str(r.files), human_bytes(r.bytes)) for r in self.summary()
         ]
-        title = f"{self.header.plan} of {self.header.table}: {count_of(self.files, 'file')}, {human_bytes(self.bytes)}"
+        files, size = self.changed
+        title = f"{self.header.plan} of {self.header.table}: {count_of(files, 'file')}, {human_bytes(size)}"
         return html_table(title, ("partition", "action", "reason", "files", "bytes"), cells)
 
     def summary(self) -> list[SummaryRow]:
-        """The operations added up by partition, action and reason, in plan order."""
+        """Pending cleans, then the operations added up by partition, action and reason, in plan order."""
         totals: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
         for op in self._parts:
             key, files, size = op.counted
             totals[key][0] += files
             totals[key][1] += size
-        return [SummaryRow(*key, *counts) for key, counts in totals.items()]
+        return [*self._pending(), *(SummaryRow(*key, *counts) for key, counts in totals.items())]
 
     def to_lines(self) -> Iterator[str]:
         """The plan file, line by line, each with its newline."""

@@ -35,6 +35,14 @@ def _is_blocks(value: Json) -> bool:
     return type(value) is list and all(type(row) is list and bool(row) and _is_texts(row) for row in value)
 
 
+def _is_counts(value: Json) -> bool:
+    names = {"clean": _is_text, "partition": _is_text, "files": _is_number, "bytes": _is_number}
+    return type(value) is list and all(
+        type(row) is dict and row.keys() == names.keys() and all(holds(row[name]) for name, holds in names.items())
+        for row in value
+    )
+
+
 def _is_whole(value: Json) -> bool:
     return type(value) is int and -_LONG <= value < _LONG
 
@@ -47,6 +55,7 @@ _TEXT_MAP: Final[Kind] = ("an object of strings", _is_text_map)
 _FLAG: Final[Kind] = ("true or false", lambda value: type(value) is bool)
 _OBJECT: Final[Kind] = ("an object", lambda value: type(value) is dict)
 _BLOCKS: Final[Kind] = ("a list of lists of strings", _is_blocks)
+_COUNTS: Final[Kind] = ("a list of files and bytes by clean and partition", _is_counts)
 _NULLABLE: Final = frozenset({"based_on", "earliest_to_retain", "earliest_action", "scope_reason", "table_uuid"})
 _HEADER: Final[dict[str, Kind]] = {
     **dict.fromkeys(("plan", "table", "created_by", "based_on", "policy", "scope", "scope_reason"), _TEXT),
@@ -57,6 +66,7 @@ _HEADER: Final[dict[str, Kind]] = {
     **dict.fromkeys(("table_format_version", "partitions", "now_ms", "table_bytes"), _NUMBER),
     **dict.fromkeys(("wholly_matching_files", "possibly_matching_files"), _NUMBER),
     "rollback_blocks": _BLOCKS,
+    "pending_deletes": _COUNTS,
     "empty_clean": _FLAG,
 }
 _FILE: Final[dict[str, Kind]] = {**dict.fromkeys(("partition", "path", "reason", "by"), _TEXT), "size": _NUMBER}

@@ -8,6 +8,7 @@ import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_scheduled
+from lakemeta.cli.questions import question
 from lakemeta.cli.steps import (
     assume_single_writer_option,
     deletion_options,
@@ -54,8 +55,9 @@ def plan_clean(
     common: Common,
 ) -> None:
     """Plan a clean of a Hudi table: which old file versions would be deleted."""
-    _, plan = _plan(table_url, settings, now, common, listing, explain=explain)
-    present(plan, out, common, explain=explain)
+    table, plan = _plan(table_url, settings, now, common, listing, explain=explain)
+    waiting = table.pending_cleans() if explain and common.output == "text" else ()
+    present(plan, out, common, explain=explain, pending=[op for clean in waiting for op in clean.deletes])
 
 
 @click.command()
@@ -88,7 +90,10 @@ def clean(
     from lakemeta.hudi.duties import needs_clean
 
     changes = needs_clean(plan) or drop_metadata_table
-    if wants_apply(plan, common, changes=changes, yes=yes, dry_run=dry_run):
+    asking = question(plan, quarantine=deleting["quarantine"], schedule_only=schedule_only)
+    if drop_metadata_table:
+        asking = f"Take the table off its metadata table, then: {asking}"
+    if wants_apply(plan, common, changes=changes, yes=yes, dry_run=dry_run, asking=asking):
         apply_plan(
             table,
             plan,

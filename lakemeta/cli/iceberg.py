@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs
+from lakemeta.cli.questions import question
 from lakemeta.cli.steps import (
     deletion_options,
     dry_run_option,
@@ -89,7 +90,8 @@ def service_command(service: Service) -> click.Command:
         **asked: Any,
     ) -> None:
         table, plan = _plan(service, table_url, common, **asked)
-        if wants_apply(plan, common, changes=not plan.is_empty, yes=yes, dry_run=dry_run):
+        asking = question(plan, quarantine=deleting.get("quarantine", False))
+        if wants_apply(plan, common, changes=not plan.is_empty, yes=yes, dry_run=dry_run, asking=asking):
             apply_plan(
                 table,
                 plan,

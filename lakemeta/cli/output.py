@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from lakemeta.plan import Plan
+    from lakemeta.plan_operations import Operation
     from lakemeta.report import Report
 
 _ROWS: Final = 40
@@ -24,15 +25,18 @@ _WORK: Final = ("failed_writes", "pending_cleans", "metadata_rollbacks")  # fact
 _WIDE: Final = 10_000  # a pipe has no width: never cut a path
 
 
-def show_plan(plan: Plan, output: str, *, explain: bool = False) -> None:
-    """Print a plan: a summary (every file with ``explain``), one JSON object, or the plan file's lines."""
+def show_plan(plan: Plan, output: str, *, explain: bool = False, pending: Sequence[Delete] = ()) -> None:
+    """Print a plan: a summary (every file with ``explain``), one JSON object, or the plan file's lines.
+
+    ``pending`` are the files of pending cleans, for ``explain``.
+    """
     if output == "jsonl":
         sys.stdout.writelines(plan.to_lines())
     elif output == "json":
         totals = {"files": plan.files, "bytes": plan.bytes}
         _json({**plan.header.to_json(), "operations": plan.operations, **totals})
     else:
-        _plan_text(plan, explain=explain)
+        _plan_text(plan, pending if explain else None)
 
 
 def show_report(report: Report, output: str) -> None:
@@ -88,7 +92,8 @@ def remark(text: str, *, quiet: bool) -> None:
         click.echo(text, err=True)
 
 
-def _plan_text(plan: Plan, *, explain: bool) -> None:
+def _plan_text(plan: Plan, pending: Sequence[Delete] | None) -> None:
+    """A summary, or every file if those of ``pending`` cleans are given too."""
     facts = plan.header.facts
     click.echo(f"{plan.header.plan} of {plan.header.table} (format version {plan.header.table_format_version})")
     for name in ("scope", "earliest_to_retain", "snapshot_id", *_WORK):
@@ -97,18 +102,19 @@ def _plan_text(plan: Plan, *, explain: bool) -> None:
             click.echo(f"  {name.replace('_', ' ')}: {_value(name, facts[name])}{reason}")
     for note in facts.get("notes", ()):
         click.echo(f"  note: {note}")
-    if plan.is_empty and not explain:
+    files, size = plan.changed
+    if plan.is_empty and not files and pending is None:
         if not any(map(facts.get, _WORK)):
             click.echo("Nothing to do.")
         return
-    if explain:
-        _every_file(plan)
-    else:
+    if pending is None:
         _summary(plan)
+    else:
+        _every_file([*pending, *plan.operations])
     folders = len(plan.dropped_partitions())
     dropped = f" and {count_of(folders, 'directory', 'directories')}" if folders else ""
-    click.echo(f"Total: {count_of(plan.files, 'file')}{dropped}, {human_bytes(plan.bytes)}")
-    if facts.get("table_bytes"):
+    click.echo(f"Total: {count_of(files, 'file')}{dropped}, {human_bytes(size)}")
+    if facts.get("table_bytes") and plan.files:
         click.echo(f"Share: {percent(plan.bytes, facts['table_bytes'])} of {human_bytes(facts['table_bytes'])} in all")
     if "wholly_matching_files" in facts:
         click.echo(f"Filter: {_matching(facts['wholly_matching_files'], facts['possibly_matching_files'])}")
@@ -129,10 +135,10 @@ def _summary(plan: Plan) -> None:
         click.echo(f"... and {len(rows) - _ROWS:,} more rows; --output jsonl shows every file")
 
 
-def _every_file(plan: Plan) -> None:
+def _every_file(operations: Iterable[Operation]) -> None:
     cells = [
         (op.op.replace("_", " "), op.path, human_bytes(getattr(op, "size", 0)), op.reason, op.by or "")
-        for op in plan.operations
+        for op in operations
         if isinstance(op, Delete | Keep | DeletePartition)
     ]
     table("", ("action", "path", "bytes", "reason", "by"), cells, ("bytes",))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
+from lakemeta.cli.questions import question
 from lakemeta.cli.steps import (
     assume_single_writer_option,
     deletion_options,
@@ -66,7 +67,8 @@ def rollback(
     """
     table, plan = _plan(table_url, settings, now, common)
     failed = bool(plan.header.facts["failed_writes"] or plan.header.facts.get("metadata_rollbacks"))
-    if not wants_apply(plan, common, changes=failed, yes=yes, dry_run=dry_run):
+    asking = question(plan, quarantine=deleting["quarantine"])
+    if not wants_apply(plan, common, changes=failed, yes=yes, dry_run=dry_run, asking=asking):
         return
     if not failed and common.output == "text":
         return  # with --quiet there is nothing to say of nothing

@@ -14,10 +14,11 @@ from lakemeta.errors import OptionError
 from lakemeta.safeguards import MAX_SHARE, PROOFS, SAMPLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lakemeta.cli.options import Common
     from lakemeta.plan import Plan
+    from lakemeta.plan_operations import Delete
     from lakemeta.report import Report
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -67,19 +68,22 @@ def deletion_options(command: F, *, bounded: bool = True) -> F:
     return with_options(wrapped, command, options)  # type: ignore[return-value]
 
 
-def present(plan: Plan, out: Path | None, common: Common, *, explain: bool = False) -> None:
+def present(
+    plan: Plan, out: Path | None, common: Common, *, explain: bool = False, pending: Sequence[Delete] = ()
+) -> None:
     """Show a plan, and save it if a file is named; raises OptionError if that cannot be written."""
     if out is not None:
         _save(plan, out)
-    show_plan(plan, common.output, explain=explain)
+    show_plan(plan, common.output, explain=explain, pending=pending)
     if out is not None:
         remark(f"plan saved to {out}", quiet=common.quiet)
 
 
-def wants_apply(plan: Plan, common: Common, *, changes: bool, yes: bool, dry_run: bool) -> bool:
+def wants_apply(plan: Plan, common: Common, *, changes: bool, asking: str, yes: bool, dry_run: bool) -> bool:
     """Show a plan and ask before it ``changes`` the table; True if it is to be applied.
 
-    A plan that changes nothing is applied only for the sake of its report, where the plan itself was not shown.
+    ``asking`` is the question. A plan that changes nothing is applied only for the sake of its report, where the plan
+    itself was not shown.
     """
     if dry_run:
         show_plan(plan, common.output)
@@ -88,7 +92,7 @@ def wants_apply(plan: Plan, common: Common, *, changes: bool, yes: bool, dry_run
     if as_text and (not common.quiet or (changes and not yes)):
         show_plan(plan, "text")
     if changes:
-        confirm(common, yes=yes)
+        confirm(common, asking, yes=yes)
     return changes or not as_text or common.quiet
 
 
@@ -99,7 +103,7 @@ def finish(report: Report, common: Common) -> None:
         sys.exit(PARTLY_DONE)
 
 
-def confirm(common: Common, *, yes: bool) -> None:
+def confirm(common: Common, asking: str, *, yes: bool) -> None:
     """Ask on a terminal; without one, raise OptionError unless ``--yes`` was given."""
     if yes:
         return
@@ -107,7 +111,7 @@ def confirm(common: Common, *, yes: bool) -> None:
         raise OptionError(f"nothing was changed: --output {common.output} never asks; give --yes to go ahead")
     if not sys.stdin.isatty():
         raise OptionError("nothing was changed: there is no terminal to ask on; give --yes to go ahead")
-    if not click.confirm("Go ahead?", err=True):
+    if not click.confirm(asking, err=True):
         click.echo("lakemeta: nothing was changed", err=True)
         raise click.exceptions.Exit(1)
 

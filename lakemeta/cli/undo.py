@@ -84,7 +84,8 @@ def purge(table_url: str, *, older_than: str, ledger: str | None, yes: bool, com
         for run in runs:
             click.echo(f"{run.run}: {count_of(run.files, 'file')}, {human_bytes(run.size)}")
     if runs:
-        confirm(common, yes=yes)
+        files = f"{count_of(sum(run.files for run in runs), 'file')} ({human_bytes(sum(run.size for run in runs))})"
+        confirm(common, f"Delete {files} in quarantine for good, of {table_url}?", yes=yes)
     if runs or common.output != "text":
         finish(undo.purge(runs, executor=common.executor("purging")), common)
 

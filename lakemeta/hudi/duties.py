@@ -28,7 +28,7 @@ def needs_clean(plan: Plan) -> bool:
 
 def _cleaned(plan: Plan) -> int:
     facts = plan.header.facts
-    return plan.files + sum(len(facts.get(name) or ()) for name in ("pending_cleans", "failed_writes"))
+    return plan.changed[0] or sum(len(facts.get(name) or ()) for name in ("pending_cleans", "failed_writes"))
 
 
 def _rolled_back(plan: Plan) -> int:

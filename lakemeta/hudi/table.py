@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakemeta.finding import Finding
+    from lakemeta.hudi.clean.waiting import WaitingClean
     from lakemeta.hudi.doctor.facts import HudiFacts
     from lakemeta.hudi.files.properties import TableConfig
     from lakemeta.maintenance import Step
@@ -107,6 +108,19 @@ class HudiTable:
         make = partial(plan_clean, self.place, parsed, now or utc_now(), executor, explain=explain, listing=listing)
         with working_on(f"plan clean of {self.url}"):
             return self._watch.plan(PLAN_KIND, make)
+
+    def pending_cleans(self, *, executor: Executor | None = None) -> tuple[WaitingClean, ...]:
+        """The cleans that were requested and not completed, earliest first, with the files that each will delete.
+
+        Applying any plan of a clean executes them first. One whose plan cannot be read is left out.
+        """
+        from lakemeta.hudi.clean.waiting import waiting_cleans
+        from lakemeta.hudi.timeline.loading import load_state
+
+        executor = executor or LocalExecutor(self.planning_threads)
+        with working_on(f"look at pending cleans of {self.url}"):
+            state = load_state(self.place.storage, self.place.root, executor)
+            return tuple(waiting_cleans(self.place, state, executor))
 
     def plan_rollback(
         self,

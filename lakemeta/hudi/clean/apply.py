@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.errors import CorruptMetadataError, StorageError
-from lakemeta.hudi.clean.execution import Executed, execute_clean, read_requested
-from lakemeta.hudi.clean.plan_check import check_plan
+from lakemeta.hudi.clean.execution import Executed, execute_clean
+from lakemeta.hudi.clean.plan_check import Checked, check_plan
 from lakemeta.hudi.clean.staleness import planned_failures, refuse_foreign_clean, refuse_stale
+from lakemeta.hudi.clean.waiting import read_requested
 from lakemeta.hudi.files.doors import data_door
 from lakemeta.hudi.metadata_table.advice import drop_advice
 from lakemeta.hudi.metadata_table.drop import drop_metadata_table
@@ -75,6 +76,7 @@ class Applying:
     alone: bool  # the caller says that there is no other writer
     safeguards: Safeguards
     proved: Proved
+    sizes: Mapping[str, int]  # bytes of the files that go, by store path
 
 
 def begin(
@@ -96,24 +98,25 @@ def begin(
     refuse_stale(place, plan, options, state, executor, has_work=has_work(plan))
     # A bad path is found before the plan is requested: a pending clean that cannot be executed blocks the table.
     safeguards = safeguards or Safeguards()
-    proved = _checked(place, cleaner_plan(place, plan, state), state, executor, safeguards)
+    proved = _checked(place, cleaner_plan(place, plan, state), state, executor, safeguards).proved
     if drop_metadata and state.config.has_metadata_table:
         open_ledger()
         with lock.held():
             state = attrs.evolve(state, config=drop_metadata_table(place.storage, place.root, state.config, executor))
     writer = InstantWriter(place.storage, place.root, state.config, timezone(state.config, options), clock)
     alone = assume_single_writer
-    return Applying(place, plan, options, state, failures, writer, lock, executor, alone, safeguards, proved)
+    sizes = {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
+    return Applying(place, plan, options, state, failures, writer, lock, executor, alone, safeguards, proved, sizes)
 
 
-def _checked(place: Place, plan: CleanerPlan, state: TableState, executor: Executor, safeguards: Safeguards) -> Proved:
-    """Raise unless a plan may be executed; what was proved of it."""
+def _checked(place: Place, plan: CleanerPlan, state: TableState, executor: Executor, safeguards: Safeguards) -> Checked:
+    """Raise unless a plan may be executed."""
     door = data_door(place.storage, place.root)
     checked = check_plan(door, place.root, plan, state, executor, safeguards.proof)
     if safeguards.exceeds(checked.going, checked.listed):  # of its partitions; now of the whole table
         whole = checked.listed + bytes_elsewhere(place.storage, place.root, plan.files, executor)
         safeguards.refuse_share(place.url, checked.going, whole)
-    return checked.proved
+    return checked
 
 
 def has_work(plan: Plan) -> bool:
@@ -140,14 +143,14 @@ def schedule(applying: Applying) -> Instant | None:
 def run(applying: Applying) -> Report:
     """Roll back what failed, request the plan, execute every pending clean, and account for every file."""
     if not (has_work(applying.plan) or applying.failures.writes or applying.state.unfinished_cleans):
-        return report(applying.place, applying.plan, [])
-    applying = attrs.evolve(applying, proved=_check_waiting(applying))
+        return report(applying, [])
+    applying = _check_waiting(applying)
     settled = _settle_metadata(applying)
     if not applying.plan.is_empty or applying.failures.writes or applying.state.unfinished_cleans:
         open_ledger()
     rolled_back = _roll_back(applying)
     if not all(one.complete for one in rolled_back):
-        return report(applying.place, applying.plan, [], rolled_back, settled, applying.proved)
+        return report(applying, [], rolled_back, settled)
     with applying.lock.held():
         applying = _look_again(applying, rolled_back)
         waiting = applying.state.unfinished_cleans
@@ -157,7 +160,7 @@ def run(applying: Applying) -> Report:
     executed = [_execute(applying, instant) for instant in waiting]
     if requested:
         executed.append(_execute(applying, requested, judged=True))  # before it was requested
-    return report(applying.place, applying.plan, executed, rolled_back, settled, applying.proved)
+    return report(applying, executed, rolled_back, settled)
 
 
 def _failures(
@@ -201,23 +204,20 @@ def _execute(applying: Applying, pending: Instant, *, judged: bool = False) -> E
         executor,
         applying.lock,
         drop_savepointed=applying.options.drop_savepointed,
-        sizes=_sizes(place, applying.plan),
+        sizes=applying.sizes,
         judged=judged,
     )
 
 
-def _sizes(place: Place, plan: Plan) -> dict[str, int]:
-    """The bytes of the plan's files, by store path."""
-    return {f"{place.root}/{op.path}": op.size for op in plan.deletes()}
-
-
-def _check_waiting(applying: Applying) -> Proved:
-    """Refuse plans of pending cleans before anything is written that executing would refuse; what is proved in all."""
-    proved = applying.proved
+def _check_waiting(applying: Applying) -> Applying:
+    """Refuse plans of pending cleans before anything is written that executing would refuse; with what they add."""
+    proved, sizes = applying.proved, dict(applying.sizes)
+    folder = f"{applying.place.root}/{applying.state.config.timeline_folder}"
     for clean in applying.state.unfinished_cleans:
-        _, waiting = read_requested(applying.writer, clean)
-        proved = proved.plus(_checked(applying.place, waiting, applying.state, applying.executor, applying.safeguards))
-    return proved
+        _, waiting = read_requested(applying.place.storage, folder, clean)
+        checked = _checked(applying.place, waiting, applying.state, applying.executor, applying.safeguards)
+        proved, sizes = proved.plus(checked.proved), {**checked.sizes, **sizes}
+    return attrs.evolve(applying, proved=proved, sizes=sizes)
 
 
 def _settle_metadata(applying: Applying) -> tuple[str, ...]:
@@ -258,16 +258,14 @@ def _refuse_unreadable(place: Place, metadata: MetadataTable) -> None:
 
 
 def report(
-    place: Place,
-    plan: Plan,
+    applying: Applying,
     executed: Sequence[Executed],
     rolled_back: Sequence[RolledBack] = (),
     settled: Sequence[str] = (),
-    proved: Proved | None = None,
 ) -> Report:
-    """The report of rollbacks and executed cleans; bytes are counted for files whose size the plan knows."""
+    """The report of rollbacks and executed cleans."""
+    plan, sizes = applying.plan, applying.sizes
     outcomes = [o for done in rolled_back for o in done.outcomes] + [o for done in executed for o in done.outcomes]
-    sizes = _sizes(place, plan)
     last = executed[-1] if executed else None
     unfinished = [note for done in rolled_back for note in notes(done)]
     if any(not outcome.done for done in executed for outcome in done.outcomes):
@@ -290,7 +288,7 @@ def report(
             *(n for clean in executed for n in clean.notes),
             *unfinished,
         ),
-        proved=proved,
+        proved=applying.proved,
     )
 
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakemeta.errors import CorruptMetadataError
 from lakemeta.hudi.clean.decision import clean_context
 from lakemeta.hudi.clean.plan_check import check_names, check_plan
 from lakemeta.hudi.clean.savepoints import advice, doubt
+from lakemeta.hudi.clean.waiting import read_requested
 from lakemeta.hudi.files.doors import data_door
 from lakemeta.hudi.files.names import is_partition_metadata, parse_data_file
 from lakemeta.hudi.metadata_table.sync import prepare_clean, sync_clean
@@ -32,10 +32,8 @@ from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline.action_metadata import (
     CLEAN_PLAN_VERSION,
     CleanerPlan,
-    decode_cleaner_plan,
     encode_clean_metadata,
 )
-from lakemeta.hudi.timeline.instants import Instant, State
 from lakemeta.hudi.view.file_groups import build_file_groups
 from lakemeta.hudi.view.listing import list_partition
 
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.clean.context import CleanContext
     from lakemeta.hudi.files.names import BaseFile, LogFile
     from lakemeta.hudi.timeline.instant_writer import InstantWriter
+    from lakemeta.hudi.timeline.instants import Instant
     from lakemeta.hudi.timeline.locks import TableLock
     from lakemeta.hudi.timeline.state import TableState
     from lakemeta.report import Outcome
@@ -92,7 +91,7 @@ def execute_clean(
     """
     started = perf_counter()
     root, door = writer.root, data_door(writer.storage, writer.root)
-    content, plan = read_requested(writer, pending)
+    content, plan = read_requested(writer.storage, f"{root}/{writer.config.timeline_folder}", pending)
     paths = check_names(door, root, plan, state) if judged else check_plan(door, root, plan, state, executor).paths
     prepared = prepare_clean(writer, state.timeline, pending.requested, plan)
     writer.inflight(pending, content)
@@ -106,18 +105,6 @@ def execute_clean(
         newest = sync_clean(writer, pending.requested, plan, dropped, prepared)
         writer.completed(pending, newest, encode_clean_metadata(record))
     return done
-
-
-def read_requested(writer: InstantWriter, pending: Instant) -> tuple[bytes, CleanerPlan]:
-    """The plan of a pending clean, as bytes and decoded."""
-    name = f"{pending.requested}.clean.{State.REQUESTED.name.lower()}"
-    path = f"{writer.root}/{writer.config.timeline_folder}/{name}"
-    content = writer.storage.read(path)
-    if not content:
-        raise CorruptMetadataError(
-            f"{path} is empty, so the clean that was being requested is not known; delete that file and clean again"
-        )
-    return content, decode_cleaner_plan(content, path)
 
 
 def clean_metadata(plan: CleanerPlan, done: Executed, root: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from lakemeta.hudi.clean.live import still_needed
 from lakemeta.hudi.options import CleanOptions, Policy
 from lakemeta.hudi.timeline.instants import is_instant
 from lakemeta.hudi.view.closure import Closure, Problem, problems, read_closure, refuse_damage, refuse_planned
-from lakemeta.hudi.view.listing import list_partition, other_table
+from lakemeta.hudi.view.listing import directory_of, list_partition, other_table
 from lakemeta.hudi.view.named_files import NamedFiles
 from lakemeta.paths import base_of, inside
 from lakemeta.safeguards import Proved
@@ -54,19 +54,24 @@ _INSTEAD = "or delete the plan's .clean.requested file, and clean again"
 class Checked:
     """A plan that may be executed: its store paths by partition, and what was proved.
 
-    ``going`` of the ``listed`` bytes in its partitions go.
+    ``sizes`` are the bytes of its files that are there, by store path; ``listed`` those of all files of its partitions.
     """
 
     paths: dict[str, list[str]]
-    going: int
+    sizes: dict[str, int]
     listed: int
     proved: Proved
+
+    @property
+    def going(self) -> int:
+        """The bytes that go."""
+        return sum(self.sizes.values())
 
 
 class _Looked(NamedTuple):
     """A partition that was looked at: bytes, how many files of the closure are there, and what does not fit."""
 
-    going: int
+    sizes: dict[str, int]
     listed: int
     kept: int
     needed: str | None
@@ -97,7 +102,8 @@ def check_plan(
         raise CorruptMetadataError(f"the clean plan deletes {needed}; {_ADVICE}")
     refuse_planned(found)
     proved = Proved(proof, sum(one.kept for one in looked), closure.how)
-    return Checked(checked, sum(one.going for one in looked), sum(one.listed for one in looked), proved)
+    sizes = {path: size for one in looked for path, size in one.sizes.items()}
+    return Checked(checked, sizes, sum(one.listed for one in looked), proved)
 
 
 def _closure(
@@ -130,7 +136,8 @@ def _judge(door: Door, root: str, context: CleanContext, batch: Sequence[_Planne
     for partition, planned, closure in batch:
         files = {entry.name: entry.size for entry in list_partition(door.storage, root, partition)}
         found = list(problems(closure, partition, files, planned))
-        going = sum(size for name, size in files.items() if name in planned)
+        folder = directory_of(root, partition)
+        going = {f"{folder}/{name}": size for name, size in files.items() if name in planned}
         kept = len(closure.kept.get(partition, ()))
         yield _Looked(going, sum(files.values()), kept, _needed(door, root, context, partition, files, planned), found)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -13,6 +15,7 @@ from lakemeta.hudi.clean.failed_deletions import FAILED_BEFORE, read_failures, s
 from lakemeta.hudi.clean.metadata_listing import Unreadable, plan_listed
 from lakemeta.hudi.clean.partitions import plan_all_partitions, plan_partitions
 from lakemeta.hudi.clean.rules import DROPPED
+from lakemeta.hudi.clean.waiting import waiting_cleans
 from lakemeta.hudi.metadata_table.table import MetadataTable
 from lakemeta.hudi.options import CleanOptions, FailedWrites
 from lakemeta.hudi.timeline.heartbeats import read_heartbeats
@@ -57,7 +60,18 @@ def plan_clean(
     search = _Search(place, state, options, decision, executor, explain)
     collected = _collect(search, listing) if decision.nothing is None else _Collected()
     collected.take_up(_failed_before(search))
-    return Plan(_header(place, state, options, decision, collected), collected.operations)
+    header = _header(place, state, options, decision, collected)
+    return Plan(attrs.evolve(header, facts={**header.facts, **_waiting(place, state, executor)}), collected.operations)
+
+
+def _waiting(place: Place, state: TableState, executor: Executor) -> dict[str, Any]:
+    """What the cleans delete that are executed first, added up by clean and partition."""
+    rows = [
+        {"clean": clean.instant, "partition": partition, "files": len(ops), "bytes": sum(op.size for op in ops)}
+        for clean in waiting_cleans(place, state, executor)
+        for partition, ops in ((p, list(group)) for p, group in groupby(clean.deletes, key=attrgetter("partition")))
+    ]
+    return {"pending_deletes": rows} if rows else {}
 
 
 def _decided(place: Place, options: CleanOptions, now: datetime, executor: Executor) -> tuple[TableState, Decision]:

@@ -15,6 +15,7 @@ from lakemeta.hudi.clean.failed_deletions import read_failures, still_there
 from lakemeta.hudi.clean.partitions import plan_all_partitions
 from lakemeta.hudi.clean.planner import failures_context
 from lakemeta.hudi.clean.savepoints import advice, doubt
+from lakemeta.hudi.clean.waiting import waiting_cleans
 from lakemeta.hudi.doctor.leftovers import find_leftovers
 from lakemeta.hudi.doctor.metadata_check import check_metadata_table
 from lakemeta.hudi.files.names import parse_base_file
@@ -124,9 +125,16 @@ def _pending_services(table: _Table) -> Iterator[Finding]:
 
 
 def _pending_cleans(table: _Table) -> Iterator[Finding]:
+    shown = {clean.instant: clean for clean in waiting_cleans(table.place, table.state, table.executor)}
     for instant in table.state.timeline.cleans.pending:
-        sentence = f"clean {instant.requested} has been pending for {_age(table, instant)}; run lakemeta clean"
-        yield Finding("pending_clean", "blocks", sentence)
+        clean = shown.get(instant.requested)
+        size = clean.bytes if clean else None
+        deletes = f", and deletes {count_of(len(clean.deletes), 'file')} ({human_bytes(clean.bytes)})" if clean else ""
+        sentence = (
+            f"clean {instant.requested} has been pending for {_age(table, instant)}{deletes}; "
+            f"run lakemeta clean {table.place.url}"
+        )
+        yield Finding("pending_clean", "blocks", sentence, size)
     for instant in table.state.emptied_cleans:
         sentence = (
             f"clean {instant.requested} completed with an empty file, as a crash leaves it; run lakemeta clean, which "
@@ -168,7 +176,9 @@ def _failed_deletions(table: _Table) -> Iterator[Finding]:
     if left:
         size = sum(failed.file.size for failed in left)
         then = (
-            "run lakemeta clean, which tries again" if any(f.file.delete for f in left) else "the policy keeps them now"
+            f"run lakemeta clean {table.place.url}, which tries again"
+            if any(f.file.delete for f in left)
+            else "the policy keeps them now"
         )
         sentence = (
             f"{count_of(len(left), 'file')} ({human_bytes(size)}) that clean {max(f.clean for f in left)} could not "

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from lakemeta.finding import Finding, examples
 from lakemeta.iceberg.doctor.footers import look_into_footers
+from lakemeta.iceberg.expire.left import left_by_expires
 from lakemeta.iceberg.manifests.store import StoredManifests
-from lakemeta.words import count_of
+from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,9 +37,23 @@ def diagnose(place: Place, executor: Executor) -> tuple[Finding, ...]:
             if look.lost or look.problem:
                 bad.append(look)
         findings += _findings(place.url, branch, bad)
+    findings += _left_by_expires(place, executor)
     count = count_of(looked, "Parquet file")
     findings.append(Finding("footers_read", "note", f"the footers of {count} were read, of all branches"))
     return tuple(findings)
+
+
+def _left_by_expires(place: Place, executor: Executor) -> Iterator[Finding]:
+    """Files that an expire was to delete and that are still there."""
+    left, arguments = left_by_expires(place.operations, executor)
+    if left:
+        size = sum(file.size for file in left)
+        sentence = (
+            f"{count_of(len(left), 'file')} ({human_bytes(size)}) that an expire-snapshots did not or could not delete "
+            f"are still there, and no snapshot names them: {examples([file.location for file in left])}; "
+            f"run lakemeta expire-snapshots {place.url}{arguments}, which tries again"
+        )
+        yield Finding("failed_deletions", "wrong", sentence, size)
 
 
 def _heads(metadata: TableMetadata) -> Iterator[tuple[str, Snapshot]]:

@@ -42,9 +42,10 @@ from lakemeta.iceberg.spec.metadata_removal import Removal, remove
 from lakemeta.ledger.run import open_ledger
 from lakemeta.plan_operations import Delete, Expire, RemoveRef, RemoveUnused
 from lakemeta.report import Report, count
+from lakemeta.words import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lakemeta.environment import Environment
     from lakemeta.executor import Executor
@@ -84,10 +85,24 @@ def apply_expire(request: ApplyRequest) -> Report:
             return _report(request, _Done(proof.operations.refresh(), notes=(str(error),), proved=proved))
     left = _unnamed(proof, targets, current.metadata)
     done = list(delete(left, executor))
-    notes = () if len(done) == len(left) else (f"{len(left) - len(done)} files stay, as they say which are left",)
-    if not notes and all(outcome.done for _, outcome in done):
+    notes = tuple(_left(request, done, len(left) - len(done)))
+    if not notes:
         ledger.end(operations, ledgers)
     return _report(request, _Done(current if current is not loaded else None, done, notes, proved))
+
+
+def _left(request: ApplyRequest, done: Sequence[tuple[Target, Outcome]], untried: int) -> Iterator[str]:
+    """Sentences about files that stay, and what takes them up."""
+    if untried:
+        yield (
+            f"{count_of(untried, 'manifest, list or statistics file', 'manifests, lists and statistics files')} stay: "
+            "they say which files are left"
+        )
+    if untried or not all(outcome.done for _, outcome in done):
+        level = request.plan.header.options.get("cleanup-level")
+        said = "" if level is None else f" --set cleanup-level={level}"
+        command = f"lakemeta expire-snapshots {request.place.url}{said}"
+        yield f"what could not be deleted is taken up again by: {command}"
 
 
 class _UnsafeError(LakemetaError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import OptionError
+from lakemeta.iceberg.expire.left import left_by_expires
 from lakemeta.iceberg.expire.options import ExpireOptions
 from lakemeta.iceberg.expire.planner import EXPIRE_SNAPSHOTS, files_of, goes, pinned_snapshots
 from lakemeta.iceberg.expire.retention import NAMED, TOO_OLD, UNREACHABLE, decide
@@ -56,6 +57,12 @@ def find_file(request: PlanRequest, location: str) -> str | None:
     metadata, retention, options = _decided(request)
     key = file_key(location)
     gone = next((f for f in _files(request, metadata, retention) if file_key(f.location) == key), None)
+    left, arguments = left_by_expires(request.place.operations, request.executor)
+    if gone is None and any(file_key(file.location) == key for file in left):
+        return (
+            "would be deleted: no snapshot names it, and an expire-snapshots that was to delete it did not; run "
+            f"lakemeta expire-snapshots {request.place.url}{arguments}"
+        )
     if gone is not None and goes(gone.kind, options):
         return f"would be deleted: it goes with snapshot {gone.holder}, and no snapshot that stays names it"
     if gone is not None:

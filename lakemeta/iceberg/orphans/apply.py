@@ -238,7 +238,7 @@ class _Removal:
             freed_bytes=tally.freed,
             failed=tuple(tally.failed),
             result={"orphan_file_location": locations[:_SAMPLE] if self.options.stream_results else locations},
-            notes=tally.notes(),
+            notes=tally.notes(self.request.place.url),
         )
 
 
@@ -270,13 +270,15 @@ class _Tally:
             self.failed.append(fate)
         return True
 
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about files that stayed against the plan."""
+    def notes(self, table: str) -> tuple[str, ...]:
+        """Sentences about files of a table that stayed against the plan."""
         found = []
         if self.named:
             found.append(f"{count_of(self.named, 'file')} of the plan came to be needed meanwhile and stayed")
         if self.young:
             found.append(f"{count_of(self.young, 'file')} of the plan changed since, or has no age, and stayed")
+        if self.failed:
+            found.append(f"what could not be deleted is taken up again by: lakemeta remove-orphan-files {table}")
         return tuple(found)
 
 

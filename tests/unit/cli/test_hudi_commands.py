@@ -154,6 +154,29 @@ def test_schedule_only(run: Run, table: TableFiles) -> None:
     assert cleans(table.root) == [instant]
 
 
+def test_a_pending_clean_is_shown_before_it_is_asked_for(run: Run, table: TableFiles) -> None:
+    """What a clean would delete that was only requested is in its plan, as rows and as files, and in the report."""
+    run("clean", table.root, *ONE, "--yes", "--schedule-only")
+    for command in (("plan", "clean"), ("clean", "--dry-run"), ("maintain",)):
+        out = run(*command, table.root).out
+        assert "Total: 2 files, 20 B" in out
+        assert "pending clean" in out
+    explained = run("plan", "clean", table.root, "--explain").out
+    assert f"p1/{base('a', 1)}" in explained
+    assert f"p2/{base('c', 1)}" in explained
+    rows = json.loads(run("plan", "clean", table.root, "--output", "json").out)["pending_deletes"]
+    assert [(row["partition"], row["files"], row["bytes"]) for row in rows] == [("p1", 1, 10), ("p2", 1, 10)]
+    assert "deletes 2 files (20 B)" in run("doctor", table.root).out
+    assert "2 files deleted, 20 B freed" in run("clean", table.root, "--yes").out
+
+
+def test_a_pending_clean_that_cannot_be_shown(run: Run, table: TableFiles) -> None:
+    """An empty plan, as a crash leaves it, is planned around, and refused by name when it is to be executed."""
+    table.put(f"{at(9)}.clean.requested", b"")
+    assert "pending cleans" in run("plan", "clean", table.root).out
+    assert "is empty, so the clean" in run("clean", table.root, "--yes", "-q", "--output", "json").sentence
+
+
 def test_no_terminal_to_ask_on(run: Run, table: TableFiles) -> None:
     """Without ``--yes`` and without a terminal nothing happens, and the sentence says so."""
     before = tree(table.root)
@@ -189,7 +212,7 @@ def test_on_a_terminal(table: TableFiles, answer: bytes, code: int, files: int) 
         _, err = process.communicate(timeout=60)
     os.close(ours)
     assert process.returncode == code
-    assert b"Go ahead?" in err
+    assert f"Delete 2 files (20 B) and delete 1 directory of {table.root}? [y/N]".encode() in err
     assert len(table.files()) == files
     assert b"Traceback" not in err
 

@@ -206,7 +206,7 @@ def test_the_doctor_and_why_say_so(table: TableFiles) -> None:
     (found,) = (f for f in findings if f.kind == "failed_deletions")
     assert found.sentence == (
         f"1 file (10 B) that clean {at(3.5)} could not delete, still there: p1/{base('a', 1)}; "
-        "run lakemeta clean, which tries again"
+        f"run lakemeta clean {table.root}, which tries again"
     )
     said = opened(table).why(f"p1/{base('a', 1)}", ONE, now=now, executor=LocalExecutor(1))
     assert said.endswith(f"would be deleted: clean {at(3.5)} could not delete it, and the next one tries again")
