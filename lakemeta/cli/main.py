@@ -7,7 +7,6 @@ nothing changed; 4 partly done; 5 commit state unknown, nothing deleted.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 import click
@@ -17,13 +16,13 @@ from lakemeta.cli.demo import demo
 from lakemeta.cli.doctor import doctor
 from lakemeta.cli.hudi import clean, plan_clean
 from lakemeta.cli.iceberg import PLANNING_COMMANDS, SERVICE_COMMANDS
+from lakemeta.cli.interrupt import INTERRUPT
 from lakemeta.cli.maintain import maintain
 from lakemeta.cli.rollback import plan_rollback, rollback
+from lakemeta.cli.steps import INTERRUPTED
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.cli.undo import history, purge, restore
 from lakemeta.errors import LakemetaError
-
-INTERRUPTED = 130
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,7 +53,7 @@ def main() -> None:
     """Run the command line and exit with the code that the module text names."""
     if sys.platform == "linux":  # buffers that grow are moved, not copied: a fifth of the CPU time of a rewrite
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler that stops us is a person's Ctrl-C
+    INTERRUPT.install()
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as done:
@@ -77,4 +76,5 @@ def main() -> None:
             raise
         click.echo(f"lakemeta: unexpected {type(error).__name__}: {error}; -v shows where", err=True)
         code = 1
+    INTERRUPT.end()
     sys.exit(code if isinstance(code, int) else 0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 import click
 
+from lakemeta.cli.interrupt import INTERRUPT
 from lakemeta.errors import OptionError
 from lakemeta.moments import utc_moment
 
@@ -111,6 +112,7 @@ def common_options(command: F) -> F:
         verbose: bool,
         **rest: Any,
     ) -> Any:
+        INTERRUPT.quiet = quiet
         if verbose:
             logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
         common = Common(

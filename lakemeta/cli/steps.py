@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from lakemeta.cli.interrupt import INTERRUPT
 from lakemeta.cli.options import with_options
 from lakemeta.cli.output import remark, show_plan, show_report
 from lakemeta.errors import OptionError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 PARTLY_DONE: Final = 4
+INTERRUPTED: Final = 130
 assume_single_writer_option = click.option(
     "--assume-single-writer", is_flag=True, help="Go ahead without a lock that lakemeta cannot take."
 )
@@ -111,7 +113,13 @@ def confirm(common: Common, asking: str, *, yes: bool) -> None:
         raise OptionError(f"nothing was changed: --output {common.output} never asks; give --yes to go ahead")
     if not sys.stdin.isatty():
         raise OptionError("nothing was changed: there is no terminal to ask on; give --yes to go ahead")
-    if not click.confirm(asking, err=True):
+    try:
+        with INTERRUPT.unannounced():
+            said = click.confirm(asking, err=True)
+    except click.Abort:  # Ctrl-C, or the end of input
+        click.echo("\nlakemeta: nothing was changed", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    if not said:
         click.echo("lakemeta: nothing was changed", err=True)
         raise click.exceptions.Exit(1)
 

@@ -34,10 +34,11 @@ def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     def call(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["lakemeta", *map(str, arguments)])
         capsys.readouterr()
-        terminated = signal.getsignal(signal.SIGTERM)
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with pytest.raises(SystemExit) as exited:
             main()
-        signal.signal(signal.SIGTERM, terminated)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         out, err = capsys.readouterr()
         assert "Traceback" not in out + err
         return Result(exited.value.code or 0, out, err)

@@ -111,6 +111,10 @@ def _rewrite(runs: GroupRuns, commits: GroupCommits, marker: RunMarker) -> None:
             commits.remove_dangling()
     except CommitStateUnknownError:
         raise
+    except KeyboardInterrupt:
+        if not commits.outcome.in_commit:  # else it is unknown whether a snapshot names the new files
+            _clean_up(runs, commits.outcome, marker)
+        raise
     except LakemetaError:
         _clean_up(runs, commits.outcome, marker)
         raise
@@ -138,9 +142,11 @@ def _commit_as_ready(runs: GroupRuns, commits: GroupCommits) -> None:
 
 
 def _commit(batch: list[Result], runs: GroupRuns, commits: GroupCommits) -> None:
+    commits.outcome.in_commit = True
     for group, _ in batch:
         del runs.unsettled[group.group]
     commits.commit(batch)
+    commits.outcome.in_commit = False
 
 
 def _note_failure(group: RewriteGroup, failure: Failure, commits: GroupCommits) -> None:

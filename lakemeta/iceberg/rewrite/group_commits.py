@@ -92,6 +92,7 @@ class GroupCommits:
             removed[:] = [entry.data_file for entry in found]
             return without_deletes(removed, head, self.job.branch) if removed else None
 
+        self.outcome.in_commit = True
         try:
             self.outcome.snapshot = self._update(find) or self.outcome.snapshot
         except CommitStateUnknownError:
@@ -99,6 +100,7 @@ class GroupCommits:
         except LakemetaError as error:  # the rewrite itself is committed
             self.outcome.notes.append(f"dangling deletes were not removed: {error}")
             return
+        self.outcome.in_commit = False
         self.outcome.removed_deletes += len(removed)
 
     def _replace(self, batch: Sequence[Result], vectors: tuple[DataFile, ...]) -> Snapshot | None:

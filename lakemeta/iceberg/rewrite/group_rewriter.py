@@ -157,6 +157,7 @@ class _Rewrite:
             try:
                 for task in self._tasks():
                     for partition, table in task:
+                        self._go_on()
                         writer.write(partition, table)
                     writer.end_file()
                 files = writer.close()
@@ -169,6 +170,11 @@ class _Rewrite:
                     door.delete_files([self._path(path) for path in writer.paths])
                 raise
         return RewrittenGroup(self.group.group, tuple(files), inputs)
+
+    def _go_on(self) -> None:
+        """Raise LakemetaError if the result is not wanted any more: sorted rows are written long after they are read."""
+        if self.read is not None:
+            self.read(0)
 
     def _nothing_read(self, file: DataFile) -> InputRows:
         named = self.positions.get(file.file_path)

@@ -52,7 +52,7 @@ class GroupProgress:
         if self._stopped:
             raise LakemetaError("the rewrite was interrupted; run it again")
         with self._lock:
-            if group in self._left:
+            if size and group in self._left:
                 self._left[group] -= min(size, self._left[group])
                 self._report_progress()
 

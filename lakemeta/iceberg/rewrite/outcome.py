@@ -25,6 +25,7 @@ class Outcome:
     """Groups that are committed and those that failed, the newest snapshot, and what there is to say.
 
     ``left_behind`` has sentences about what earlier rewrites left, ``notes`` about what failed in this one.
+    ``in_commit`` is true from before a commit until it is known what became of it.
     """
 
     left_behind: list[str]
@@ -34,6 +35,7 @@ class Outcome:
     removed_deletes: int = 0
     snapshot: Snapshot | None = None
     notes: list[str] = attrs.field(factory=list)
+    in_commit: bool = False
 
     @property
     def committed_files(self) -> list[DataFile]:
