@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
+from lakemeta.words import count_of, html_table, human_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,6 +26,16 @@ class Finding:
     severity: Literal["blocks", "wrong", "note"]
     sentence: str
     bytes: int | None = None
+
+
+class Findings(tuple[Finding, ...]):
+    """What the doctor found, in its order; a table in a notebook."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        rows = [(f.severity, f.sentence, "" if f.bytes is None else human_bytes(f.bytes)) for f in self]
+        return html_table(count_of(len(self), "finding"), ("severity", "what", "bytes"), rows)
 
 
 def examples(names: Sequence[str]) -> str:

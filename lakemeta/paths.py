@@ -15,6 +15,7 @@ import re
 
 from lakemeta.errors import CorruptMetadataError
 
+CATALOG = "catalog://"  # of the URL of a table that a catalog keeps
 AZURE_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 AZURE_DOMAIN = "core.windows.net"
 HTTP_SCHEMES = frozenset({"webhdfs", "swebhdfs"})

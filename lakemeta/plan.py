@@ -3,6 +3,7 @@
 A plan is a header, then operations sorted by (partition, path), then an end line with totals and a SHA-256 of
 all bytes before it. One input gives one plan, byte for byte, and a truncated or edited file is refused.
 Sizes are bytes; ``by`` names the instant, snapshot or savepoint that is the cause of the reason.
+Only ``save`` and ``load`` touch files.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import json
 from collections import defaultdict
 from itertools import chain
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakemeta import __version__
-from lakemeta.errors import CorruptMetadataError
+from lakemeta.errors import CorruptMetadataError, OptionError
 from lakemeta.json_text import parse_json
 from lakemeta.plan_fields import check_header
 from lakemeta.plan_operations import (
@@ -31,10 +32,17 @@ from lakemeta.plan_operations import (
     operation_from_json,
     operation_to_json,
 )
+from lakemeta.version import __version__
 from lakemeta.words import count_of, html_table, human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from os import PathLike
+
+    import pandas as pd
+    import pyarrow as pa
+
+    Gather = Callable[[Iterable[Operation]], Sequence[Operation]]
 
 PLAN_VERSION: Final = 1
 # A plan may have a million lines: the encoder is made once, not once a line.
@@ -115,6 +123,14 @@ class Plan:
     header: PlanHeader
     operations: Sequence[Operation] = attrs.field(converter=_in_plan_order)
 
+    def __repr__(self) -> str:
+        return f"<Plan {self._title}>"
+
+    @property
+    def _title(self) -> str:
+        files, size = self.changed
+        return f"{self.header.plan} of {self.header.table}: {count_of(files, 'file')}, {human_bytes(size)}"
+
     @property
     def _parts(self) -> Sequence[Any]:
         """The operations, or what counts for all of them."""
@@ -168,9 +184,7 @@ class Plan:
         cells = [
             (r.partition or "(table)", r.action, r.reason, str(r.files), human_bytes(r.bytes)) for r in self.summary()
         ]
-        files, size = self.changed
-        title = f"{self.header.plan} of {self.header.table}: {count_of(files, 'file')}, {human_bytes(size)}"
-        return html_table(title, ("partition", "action", "reason", "files", "bytes"), cells)
+        return html_table(self._title, ("partition", "action", "reason", "files", "bytes"), cells)
 
     def summary(self) -> list[SummaryRow]:
         """Pending cleans, then the operations added up by partition, action and reason, in plan order."""
@@ -194,6 +208,37 @@ class Plan:
         """The whole plan file as text."""
         return "".join(self.to_lines())
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan file; raises OptionError if that cannot be done."""
+        try:
+            with Path(path).open("w", encoding="utf-8") as file:
+                file.writelines(self.to_lines())
+        except OSError as error:
+            raise OptionError(f"the plan cannot be written to {path}: {error.strerror}") from None
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], gather: Gather = tuple) -> Plan:
+        """Read a plan file; raises OptionError if it cannot be read, and otherwise as :meth:`loads`."""
+        try:
+            with Path(path).open(encoding="utf-8", newline="\n") as lines:
+                return cls.loads(lines, gather)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise OptionError(f"the plan {path} cannot be read: {reason}") from None
+
+    def to_arrow(self) -> pa.Table:
+        """The operations as a table, a row for each, with the fields of the plan file as columns."""
+        from lakemeta.plan_table import operations_table
+
+        return operations_table(self.operations)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a data frame. Raises OptionError if pandas is not installed."""
+        try:
+            return self.to_arrow().to_pandas()
+        except ImportError:
+            raise OptionError("pandas is not installed; pip install pandas, or use to_arrow()") from None
+
     @property
     def sha256(self) -> str:
         """The hash in the plan file's last line, by which a plan is known."""
@@ -202,9 +247,7 @@ class Plan:
         return found
 
     @classmethod
-    def loads(
-        cls, text: str | Iterable[str], gather: Callable[[Iterable[Operation]], Sequence[Operation]] = tuple
-    ) -> Plan:
+    def loads(cls, text: str | Iterable[str], gather: Gather = tuple) -> Plan:
         """Read a plan file; raises CorruptMetadataError if it is truncated, edited or not a plan.
 
         ``gather`` holds the operations, which are given to it as they are read.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from lakemeta.words import html_table
+from lakemeta.words import count_of, html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -74,6 +74,10 @@ class Report:
     def complete(self) -> bool:
         """True if nothing failed."""
         return not self.failed and not self.partial
+
+    def __repr__(self) -> str:
+        done = "done" if self.complete else "partly done"
+        return f"<Report {self.plan} of {self.table}: {done}, {count_of(self.deleted_files, 'file')} deleted>"
 
     def _repr_html_(self) -> str:
         facts = {k: v for k, v in self.to_json().items() if k not in ("notes", "failed", "version")}

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lakemeta.errors import OptionError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Value = str | int | float | bool  # what the value of an option may be given as
 LONG_MAX: Final = 2**63 - 1
 _WHOLE: Final = re.compile("[+-]?[0-9]{1,99}")  # Java takes no blanks or underscores
+
+
+def texts(options: Mapping[str, Value] | None) -> dict[str, str]:
+    """Options as texts: numbers and truth values are spelled out; raises OptionError for anything else."""
+    return {name: _text(name, value) for name, value in (options or {}).items()}
+
+
+def _text(name: str, value: Value) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    raise OptionError(f"'{name}' is set to a {type(value).__name__} but must be a string, a number, or true or false")
 
 
 def whole(name: str, text: str, least: int = -LONG_MAX - 1, most: int = LONG_MAX) -> int:

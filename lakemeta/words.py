@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SHOWN: Final = 20
@@ -25,6 +25,30 @@ def human_bytes(size: int) -> str:
 def count_of(number: int, noun: str, nouns: str | None = None) -> str:
     """``1 file``, ``2 files``; ``nouns`` is the plural where it is no mere ``s``."""
     return f"{number} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"
+
+
+def some(names: Sequence[object], shown: int, between: str = ", ") -> str:
+    """The first few of some names, and how many more there are: ``a, b and 3 more``."""
+    more = len(names) - shown
+    return between.join(map(str, names[:shown])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def facts_html(title: str, facts: Mapping[str, object]) -> str:
+    """Facts of a table as an HTML table; bytes in words, lists on one line."""
+    return html_table(title, ("fact", "value"), [(spaced(name), _fact(name, value)) for name, value in facts.items()])
+
+
+def spaced(name: str) -> str:
+    """A name in snake case in words."""
+    return name.replace("_", " ")
+
+
+def _fact(name: str, value: object) -> str:
+    if isinstance(value, int) and "bytes" in name:
+        return human_bytes(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {number}" for key, number in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
 
 
 def html_table(title: str, heads: Sequence[str], rows: Sequence[Iterable[str]]) -> str:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 
-from lakemeta import __version__
+from lakemeta.version import __version__
 from lakemeta.errors import ExecutorError, OptionError
 from lakemeta.executor import LocalExecutor, batch_listener, batched, current_work
 from lakemeta_spark.ended import ended_tasks

@@ -11,7 +11,6 @@ import sys
 
 import click
 
-from lakemeta import __version__
 from lakemeta.cli.demo import demo
 from lakemeta.cli.doctor import doctor
 from lakemeta.cli.hudi import clean, plan_clean
@@ -23,6 +22,7 @@ from lakemeta.cli.steps import INTERRUPTED
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.cli.undo import history, purge, restore
 from lakemeta.errors import LakemetaError
+from lakemeta.version import __version__
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,7 +11,7 @@ import click
 
 from lakemeta.plan_operations import Delete, DeletePartition, Keep, operation_to_json
 from lakemeta.safeguards import percent
-from lakemeta.words import count_of, human_bytes
+from lakemeta.words import count_of, human_bytes, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -176,8 +176,7 @@ def _value(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{k} {v}" for k, v in value.items()) or "none"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        more = f" and {len(value) - _ROWS:,} more" if len(value) > _ROWS else ""
-        return (", ".join(map(str, value[:_ROWS])) or "none") + more
+        return some(value, _ROWS) or "none"
     if "bytes" in name and isinstance(value, int):
         return human_bytes(value)
     if isinstance(value, int) and not isinstance(value, bool):

@@ -75,7 +75,7 @@ def present(
 ) -> None:
     """Show a plan, and save it if a file is named; raises OptionError if that cannot be written."""
     if out is not None:
-        _save(plan, out)
+        plan.save(out)
     show_plan(plan, common.output, explain=explain, pending=pending)
     if out is not None:
         remark(f"plan saved to {out}", quiet=common.quiet)
@@ -122,11 +122,3 @@ def confirm(common: Common, asking: str, *, yes: bool) -> None:
     if not said:
         click.echo("lakemeta: nothing was changed", err=True)
         raise click.exceptions.Exit(1)
-
-
-def _save(plan: Plan, out: Path) -> None:
-    try:
-        with out.open("w", encoding="utf-8") as file:
-            file.writelines(plan.to_lines())
-    except OSError as error:
-        raise OptionError(f"the plan cannot be written to {out}: {error.strerror}") from None

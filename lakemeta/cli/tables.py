@@ -12,7 +12,7 @@ from lakemeta.cli.iceberg import apply_plan as apply_iceberg_plan
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
 from lakemeta.cli.steps import assume_single_writer_option, deletion_options
-from lakemeta.errors import OptionError, TableNotFoundError, UnsupportedFeatureError
+from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.plan import Plan
 
 if TYPE_CHECKING:
@@ -122,18 +122,11 @@ def apply(
 
 def open_table(table_url: str, common: Common) -> tuple[HudiTable | IcebergTable, str]:
     """The table at a place and the name of its format; raises TableNotFoundError if it is neither Hudi nor Iceberg."""
+    import lakemeta
     from lakemeta.hudi import HudiTable
-    from lakemeta.iceberg import IcebergTable
 
-    if table_url.startswith("catalog://"):
-        return IcebergTable.open(table_url, common.storage_options, on_event=common.on_event), "Iceberg"
-    try:
-        return HudiTable.open(table_url, common.storage_options, on_event=common.on_event), "Hudi"
-    except TableNotFoundError:
-        try:
-            return IcebergTable.open(table_url, common.storage_options, on_event=common.on_event), "Iceberg"
-        except TableNotFoundError:
-            raise TableNotFoundError(f"no Hudi or Iceberg table lies at {table_url}; check the path") from None
+    table = lakemeta.open(table_url, common.storage_options, on_event=common.on_event)
+    return table, "Hudi" if isinstance(table, HudiTable) else "Iceberg"
 
 
 def _refuse_hudi_flags(**flags: bool) -> None:
@@ -144,9 +137,4 @@ def _refuse_hudi_flags(**flags: bool) -> None:
 def _read(plan_file: Path) -> Plan:
     from lakemeta.spooled import gathered
 
-    try:
-        with plan_file.open(encoding="utf-8", newline="\n") as lines:
-            return Plan.loads(lines, gathered)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise OptionError(f"the plan {plan_file} cannot be read: {reason}") from None
+    return Plan.load(plan_file, gathered)

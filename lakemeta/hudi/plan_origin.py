@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakemeta.hudi.files.place import Place
-    from lakemeta.plan import Plan
+    from lakemeta.plan import Plan, PlanHeader
     from lakemeta.plan_operations import Operation
 
 
 def _same_place(place: Place, table: str) -> bool:
     scheme, root = place_of_url(table)
     return root == place.root and same_store(place.storage.scheme, scheme)
+
+
+def _elsewhere(header: PlanHeader) -> str:
+    return "; it is for the Iceberg table " + header.table if header.plan.startswith("iceberg.") else ""
 
 
 def refuse_foreign(
@@ -30,7 +34,7 @@ def refuse_foreign(
     """
     header = plan.header
     if header.plan != kind:
-        raise StalePlanError(f"this is a {header.plan} plan, not a {kind} plan; nothing was done")
+        raise StalePlanError(f"this is a {header.plan} plan, not a {kind} plan; nothing was done{_elsewhere(header)}")
     if not _same_place(place, header.table):
         raise StalePlanError(f"this plan is for {header.table}, not for {place.url}; nothing was done")
     missing = [fact for fact in needed if fact not in header.facts]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.environment import Environment, utc_now
+from lakemeta.errors import StorageError, TableNotFoundError
 from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.hudi.clean.planner import PLAN_KIND, plan_clean
@@ -22,21 +23,27 @@ from lakemeta.hudi.timeline.loading import load_config
 from lakemeta.ledger.recording import recorded
 from lakemeta.ledger.run import Run, running
 from lakemeta.maintenance import steps
+from lakemeta.moments import aware
+from lakemeta.paths import CATALOG
 from lakemeta.safeguards import MAX_SHARE, SAMPLE, Safeguards
-from lakemeta.storage import open_storage
+from lakemeta.storage import name_of, open_storage
+from lakemeta.storage.formats import of_catalog, other_format
 from lakemeta.storage.requests import counted
+from lakemeta.typed_text import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
+    from os import PathLike
 
-    from lakemeta.finding import Finding
+    from lakemeta.finding import Findings
     from lakemeta.hudi.clean.waiting import WaitingClean
     from lakemeta.hudi.doctor.facts import HudiFacts
     from lakemeta.hudi.files.properties import TableConfig
     from lakemeta.maintenance import Step
     from lakemeta.plan import Plan
     from lakemeta.report import Report
+    from lakemeta.typed_text import Value
     from lakemeta.undo.undoing import Undo
 
 
@@ -51,8 +58,8 @@ class HudiTable:
     @classmethod
     def open(
         cls,
-        url: str,
-        storage_options: Mapping[str, str] | None = None,
+        url: str | PathLike[str],
+        storage_options: Mapping[str, Value] | None = None,
         *,
         on_event: Callable[[Event], None] | None = None,
     ) -> HudiTable:
@@ -63,9 +70,19 @@ class HudiTable:
             UnsupportedFeatureError: its version or a feature is one that lakemeta does not handle.
             CorruptMetadataError: its properties are damaged.
         """
+        if str(url).startswith(CATALOG):
+            raise TableNotFoundError(f"{url} is {of_catalog('Hudi')}")
         storage, root = open_storage(url, storage_options)
-        named = url.rstrip("/") if "://" in url else storage.url(root)
-        return cls(Place(named, storage, root), load_config(storage, root), on_event)
+        try:
+            config = load_config(storage, root)
+        except (TableNotFoundError, StorageError) as error:
+            if isinstance(error, StorageError) and not isinstance(error.__cause__, NotADirectoryError):
+                raise
+            raise TableNotFoundError(other_format(storage, root, "Hudi") or str(error)) from None
+        return cls(Place(name_of(url, storage, root), storage, root), config, on_event)
+
+    def __repr__(self) -> str:
+        return f"<HudiTable {self.url}: {self.config.table_type}, version {self.config.version}>"
 
     @property
     def _watch(self) -> Watch:
@@ -86,7 +103,7 @@ class HudiTable:
 
     def plan_clean(
         self,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Value] | None = None,
         *,
         now: datetime | None = None,
         executor: Executor | None = None,
@@ -103,9 +120,9 @@ class HudiTable:
             OptionError: an option is unknown, malformed or would delete live data.
             CorruptMetadataError: an instant's file is damaged.
         """
-        parsed = CleanOptions.parse(options or {})
+        parsed = CleanOptions.parse(texts(options))
         executor = executor or LocalExecutor(self.planning_threads)
-        make = partial(plan_clean, self.place, parsed, now or utc_now(), executor, explain=explain, listing=listing)
+        make = partial(plan_clean, self.place, parsed, _present(now), executor, explain=explain, listing=listing)
         with working_on(f"plan clean of {self.url}"):
             return self._watch.plan(PLAN_KIND, make)
 
@@ -124,7 +141,7 @@ class HudiTable:
 
     def plan_rollback(
         self,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Value] | None = None,
         *,
         now: datetime | None = None,
         executor: Executor | None = None,
@@ -144,9 +161,9 @@ class HudiTable:
         from lakemeta.hudi.rollback.planner import PLAN_KIND as ROLLBACK_KIND
         from lakemeta.hudi.rollback.planner import plan_rollback
 
-        parsed = CleanOptions.parse(options or {})
+        parsed = CleanOptions.parse(texts(options))
         executor = executor or LocalExecutor(self.planning_threads)
-        make = partial(plan_rollback, self.place, parsed, now or utc_now(), executor, explain=explain)
+        make = partial(plan_rollback, self.place, parsed, _present(now), executor, explain=explain)
         with working_on(f"plan rollback of {self.url}"):
             return self._watch.plan(ROLLBACK_KIND, make)
 
@@ -220,9 +237,9 @@ class HudiTable:
 
     def maintenance(
         self,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Value] | None = None,
         *,
-        at_least: Mapping[str, str] | None = None,
+        at_least: Mapping[str, Value] | None = None,
         skip: Collection[str] = (),
         now: datetime | None = None,
         executor: Executor | None = None,
@@ -239,7 +256,7 @@ class HudiTable:
         writes are rolled back only if ``rollback.hoodie.clean.failed.writes.policy`` says which have failed. Raises
         OptionError for a name that is none of a service.
         """
-        settings = settings or {}
+        settings = texts(settings)
         planners = {"rollback": self.plan_rollback, "clean": self.plan_clean}
         unasked = () if f"{ROLLBACK}.{POLICY}" in settings else (ROLLBACK,)
         return steps(
@@ -255,7 +272,7 @@ class HudiTable:
                 max_share=max_share,
             ),
             settings=settings,
-            at_least=at_least or {},
+            at_least=texts(at_least),
             skip=(*skip, *unasked),
         )
 
@@ -277,22 +294,22 @@ class HudiTable:
 
     def doctor(
         self,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Value] | None = None,
         *,
         now: datetime | None = None,
         executor: Executor | None = None,
-    ) -> tuple[Finding, ...]:
+    ) -> Findings:
         """What keeps the table from being cleaned with these options, what is wrong with it, what each would free."""
         from lakemeta.hudi.doctor.checks import diagnose
 
-        parsed = CleanOptions.parse(options or {})
+        parsed = CleanOptions.parse(texts(options))
         with working_on(f"doctor {self.url}"):
-            return diagnose(self.place, parsed, now or utc_now(), executor or LocalExecutor(self.planning_threads))
+            return diagnose(self.place, parsed, _present(now), executor or LocalExecutor(self.planning_threads))
 
     def why(
         self,
         file: str,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Value] | None = None,
         *,
         now: datetime | None = None,
         executor: Executor | None = None,
@@ -303,9 +320,9 @@ class HudiTable:
         """
         from lakemeta.hudi.clean.why import why
 
-        parsed = CleanOptions.parse(options or {})
+        parsed = CleanOptions.parse(texts(options))
         with working_on(f"why {file} of {self.url}"):
-            return why(self.place, file, parsed, now or utc_now(), executor or LocalExecutor(self.planning_threads))
+            return why(self.place, file, parsed, _present(now), executor or LocalExecutor(self.planning_threads))
 
     def schedule_clean(
         self,
@@ -336,3 +353,7 @@ class HudiTable:
                 )
             )
         return requested.requested if requested else None
+
+
+def _present(now: datetime | None) -> datetime:
+    return utc_now() if now is None else aware(now)

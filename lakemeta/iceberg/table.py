@@ -16,8 +16,7 @@ from lakemeta.errors import PathNotFoundError
 from lakemeta.events import Event, Progress, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.iceberg.catalogs.home import home_of, ledgers_of
-from lakemeta.iceberg.catalogs.opening import open_operations, place_of
-from lakemeta.iceberg.catalogs.place import Place
+from lakemeta.iceberg.catalogs.opening import open_place, place_of
 from lakemeta.iceberg.duties import DUTIES
 from lakemeta.iceberg.service.plans import PREFIX
 from lakemeta.iceberg.service.requests import ApplyRequest, PlanRequest
@@ -25,19 +24,23 @@ from lakemeta.iceberg.services import service_named, service_of
 from lakemeta.ledger.recording import recorded
 from lakemeta.ledger.run import Run
 from lakemeta.maintenance import steps
-from lakemeta.moments import epoch_ms
+from lakemeta.moments import aware, epoch_ms
 from lakemeta.safeguards import MAX_SHARE, SAMPLE, Safeguards
 from lakemeta.storage.requests import counted
+from lakemeta.typed_text import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from os import PathLike
 
-    from lakemeta.finding import Finding
+    from lakemeta.finding import Findings
+    from lakemeta.iceberg.catalogs.place import Place
     from lakemeta.iceberg.doctor.facts import IcebergFacts
     from lakemeta.ledger.lines import Mode
     from lakemeta.maintenance import Step
     from lakemeta.plan import Plan
     from lakemeta.report import Report
+    from lakemeta.typed_text import Value
     from lakemeta.undo.undoing import Undo
 
 T = TypeVar("T")
@@ -53,8 +56,8 @@ class IcebergTable:
     @classmethod
     def open(
         cls,
-        url: str,
-        storage_options: Mapping[str, str] | None = None,
+        url: str | PathLike[str],
+        storage_options: Mapping[str, Value] | None = None,
         *,
         on_event: Callable[[Event], None] | None = None,
     ) -> IcebergTable:
@@ -70,7 +73,7 @@ class IcebergTable:
             UnsupportedFeatureError: its version or a feature is one that lakemeta does not handle.
             CorruptMetadataError: its metadata is damaged.
         """
-        return cls(Place(url.rstrip("/"), open_operations(url, storage_options)), on_event)
+        return cls(open_place(url, storage_options), on_event)
 
     @classmethod
     def of(cls, table: Any, *, on_event: Callable[[Event], None] | None = None) -> IcebergTable:
@@ -84,6 +87,10 @@ class IcebergTable:
         """
         return cls(place_of(table), on_event)
 
+    def __repr__(self) -> str:
+        metadata = self.place.operations.current().metadata
+        return f"<IcebergTable {self.url}: version {metadata.format_version}, {len(metadata.snapshots):,} snapshots>"
+
     @property
     def _watch(self) -> Watch:
         return Watch(self.url, self.on_event, lambda: datetime.now(UTC))
@@ -96,7 +103,7 @@ class IcebergTable:
     def plan(
         self,
         service: str,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Value] | None = None,
         where: str | None = None,
         *,
         now: datetime | None = None,
@@ -119,7 +126,7 @@ class IcebergTable:
 
     def plan_rewrite_data_files(
         self,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Value] | None = None,
         where: str | None = None,
         *,
         executor: Executor | None = None,
@@ -171,7 +178,7 @@ class IcebergTable:
         found = service_of(plan)
         env = env or Environment()
         # An environment may stand still; what is past by the machine's clock or by it has come.
-        present_ms = max(env.now_ms(), Environment().now_ms()) if now is None else epoch_ms(now)
+        present_ms = max(env.now_ms(), Environment().now_ms()) if now is None else epoch_ms(aware(now))
         request = ApplyRequest(
             place=self.place,
             plan=plan,
@@ -190,9 +197,9 @@ class IcebergTable:
 
     def maintenance(
         self,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Value] | None = None,
         *,
-        at_least: Mapping[str, str] | None = None,
+        at_least: Mapping[str, Value] | None = None,
         skip: Collection[str] = (),
         now: datetime | None = None,
         executor: Executor | None = None,
@@ -219,8 +226,8 @@ class IcebergTable:
                 proof=proof,
                 max_share=max_share,
             ),
-            settings=settings or {},
-            at_least=at_least or {},
+            settings=texts(settings),
+            at_least=texts(at_least),
             skip=skip,
         )
 
@@ -240,7 +247,7 @@ class IcebergTable:
         with working_on(f"inspect {self.url}"):
             return self._explained(lambda: inspect(self.place, executor or LocalExecutor()))
 
-    def doctor(self, *, executor: Executor | None = None) -> tuple[Finding, ...]:
+    def doctor(self, *, executor: Executor | None = None) -> Findings:
         """What is wrong with the table's files, as sentences; reads the footer of every live Parquet file."""
         from lakemeta.iceberg.doctor.checks import diagnose
 
@@ -250,7 +257,7 @@ class IcebergTable:
     def why(
         self,
         file: str,
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, Value] | None = None,
         where: str | None = None,
         *,
         service: str | None = None,
@@ -272,16 +279,16 @@ class IcebergTable:
 
     def _request(
         self,
-        options: Mapping[str, str] | None,
+        options: Mapping[str, Value] | None,
         where: str | None,
         now: datetime | None,
         executor: Executor | None,
     ) -> PlanRequest:
-        env = Environment() if now is None else Environment(now=lambda: now)
+        env = Environment() if now is None else Environment(now=partial(aware, now))
         return PlanRequest(
             place=self.place,
             now_ms=env.now_ms(),
-            options=options or {},
+            options=texts(options),
             where=where,
             executor=executor or LocalExecutor(),
         )

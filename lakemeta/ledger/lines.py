@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
-from lakemeta import __version__
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.json_text import parse_json
 from lakemeta.moments import utc_moment
+from lakemeta.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakemeta.finding import Finding, examples
+from lakemeta.finding import Finding, Findings, examples
 from lakemeta.hudi.clean import rules as clean
 from lakemeta.hudi.clean.decision import decide
 from lakemeta.hudi.clean.failed_deletions import read_failures, still_there
@@ -60,7 +60,7 @@ class _Table:
     executor: Executor
 
 
-def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Executor) -> tuple[Finding, ...]:
+def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Executor) -> Findings:
     """Look at a table as a clean with these options would, and list every file once."""
     state = load_state(place.storage, place.root, executor)
     heartbeats = read_heartbeats(place.storage, place.root)
@@ -83,7 +83,7 @@ def diagnose(place: Place, options: CleanOptions, now: datetime, executor: Execu
         _leftovers,
         _due,
     )
-    return tuple(finding for check in checks for finding in check(table))
+    return Findings(finding for check in checks for finding in check(table))
 
 
 def _pending_writes(table: _Table) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.timeline.loading import load_archive, load_state
 from lakemeta.hudi.view.file_groups import build_file_groups
 from lakemeta.hudi.view.listing import LeftOut, find_partitions, list_partition
+from lakemeta.words import facts_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,6 +59,9 @@ class HudiFacts:
     def to_json(self) -> dict[str, Any]:
         """The facts as a JSON object."""
         return attrs.asdict(self)
+
+    def _repr_html_(self) -> str:
+        return facts_html(self.name, self.to_json())
 
 
 class _Counts(NamedTuple):

@@ -9,14 +9,18 @@ from lakemeta.errors import PathNotFoundError, StorageError, TableNotFoundError,
 from lakemeta.iceberg.catalogs.hadoop import HadoopTableOperations, read_metadata
 from lakemeta.iceberg.catalogs.operations import LoadedTable
 from lakemeta.iceberg.catalogs.place import SCHEME, Place
-from lakemeta.storage import open_storage
+from lakemeta.storage import name_of, open_storage
+from lakemeta.storage.formats import METADATA_FILES, other_format
+from lakemeta.typed_text import texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from os import PathLike
 
     from lakemeta.iceberg.catalogs.operations import TableOperations
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.storage import Storage
+    from lakemeta.typed_text import Value
 
 _CATALOG_FILE: Final = re.compile(r"([0-9]+)-[0-9a-fA-F-]{36}(\.gz)?\.metadata\.json(\.gz)?")
 _HADOOP_FILE: Final = re.compile(r"v[0-9]+(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")
@@ -61,25 +65,28 @@ class FixedTableOperations:
         )
 
 
-def open_operations(url: str, storage_options: Mapping[str, str] | None) -> TableOperations:
-    """The operations of the table at a directory, a metadata file, or ``catalog://NAME/namespace.table``.
+def open_place(url: str | PathLike[str], storage_options: Mapping[str, Value] | None) -> Place:
+    """The table at a directory, a metadata file, or ``catalog://NAME/namespace.table``.
 
     Its metadata is loaded. Raises TableNotFoundError if neither is there.
     """
-    if url.startswith(SCHEME):
+    if str(url).startswith(SCHEME):
         from lakemeta.iceberg.catalogs.pyiceberg_catalog import CatalogTableOperations
 
-        return CatalogTableOperations.open(url, storage_options)
+        return Place(str(url).rstrip("/"), CatalogTableOperations.open(str(url), texts(storage_options)))
     storage, path = open_storage(url, storage_options)
-    if path.endswith((".metadata.json", ".metadata.json.gz")):
+    if path.endswith(METADATA_FILES):
         operations: TableOperations = FixedTableOperations(storage, path)
     else:
-        operations = _open_directory(storage, path)
+        try:
+            operations = _open_directory(storage, path)
+        except TableNotFoundError as error:
+            raise TableNotFoundError(other_format(storage, path, "Iceberg") or str(error)) from None
     try:
         operations.current()
     except PathNotFoundError as error:
         raise TableNotFoundError(f"no Iceberg table lies at {url}: {error}") from error
-    return operations
+    return Place(name_of(url, storage, path), operations)
 
 
 def place_of(table: Any) -> Place:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
+
+from lakemeta.paths import CATALOG as SCHEME
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.catalogs.operations import TableOperations
 
-SCHEME: Final = "catalog://"  # of the URL of a table that a catalog keeps
+__all__ = ["SCHEME", "Place"]
 
 
 @attrs.frozen(eq=False)

@@ -13,8 +13,8 @@ from typing import Final
 
 import attrs
 
-from lakemeta import __version__
 from lakemeta.iceberg.manifests.entries import DataFile, FileContent
+from lakemeta.version import __version__
 
 ENGINE: Final = {"engine-name": "lakemeta", "engine-version": __version__}
 TOTALS: Final = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakemeta.finding import Finding, examples
+from lakemeta.finding import Finding, Findings, examples
 from lakemeta.iceberg.doctor.footers import look_into_footers
 from lakemeta.iceberg.expire.left import left_by_expires
 from lakemeta.iceberg.manifests.store import StoredManifests
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MAIN = "main"
 
 
-def diagnose(place: Place, executor: Executor) -> tuple[Finding, ...]:
+def diagnose(place: Place, executor: Executor) -> Findings:
     """Look at every live Parquet file of the table's branches, each once."""
     metadata = place.operations.refresh().metadata
     storage = place.operations.storage
@@ -40,7 +40,7 @@ def diagnose(place: Place, executor: Executor) -> tuple[Finding, ...]:
     findings += _left_by_expires(place, executor)
     count = count_of(looked, "Parquet file")
     findings.append(Finding("footers_read", "note", f"the footers of {count} were read, of all branches"))
-    return tuple(findings)
+    return Findings(findings)
 
 
 def _left_by_expires(place: Place, executor: Executor) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from lakemeta.iceberg.doctor.footers import look_into_footers
 from lakemeta.iceberg.manifests.entries import FileContent
 from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions
+from lakemeta.words import facts_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -59,6 +60,9 @@ class IcebergFacts:
     def to_json(self) -> dict[str, Any]:
         """The facts as a JSON object."""
         return attrs.asdict(self)
+
+    def _repr_html_(self) -> str:
+        return facts_html(self.location, self.to_json())
 
 
 def inspect(place: Place, executor: Executor) -> IcebergFacts:

@@ -20,6 +20,7 @@ from lakemeta.iceberg.spec.locations import within
 from lakemeta.iceberg.spec.properties import check_gc
 from lakemeta.plan import Plan
 from lakemeta.plan_operations import Delete, Expire, RemoveRef, RemoveUnused
+from lakemeta.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -138,13 +139,8 @@ def _delete(metadata: TableMetadata, file: Unreferenced) -> Delete:
 def _notes(metadata: TableMetadata, options: ExpireOptions, outside: Sequence[Unreferenced]) -> Iterator[str]:
     unknown = [i for i in options.snapshot_ids if i not in metadata.snapshots_by_id]
     if unknown:
-        yield f"the table has no snapshot {_some(map(str, unknown))}"
+        yield f"the table has no snapshot {some(unknown, _NAMED)}"
     if outside:
         where = "outside of the table's own locations, or have names that lakemeta deletes no file of"
-        yield f"files that nothing names any more stay, as they lie {where}: {_some(f.location for f in outside)}"
-
-
-def _some(names: Iterable[str]) -> str:
-    first, *others = names
-    listed = [first, *others][:_NAMED]
-    return ", ".join(listed) + (f" and {len(others) + 1 - _NAMED} more" if len(others) >= _NAMED else "")
+        named = some([file.location for file in outside], _NAMED)
+        yield f"files that nothing names any more stay, as they lie {where}: {named}"

@@ -21,9 +21,10 @@ from lakemeta.errors import CatalogError, CorruptMetadataError, UnsupportedFeatu
 from lakemeta.iceberg.catalogs.pyiceberg_catalog import CatalogTableOperations
 from lakemeta.iceberg.orphans.options import UNRELATED
 from lakemeta.iceberg.service.arguments import FOREIGN
-from lakemeta.iceberg.service.neighbours import some
+from lakemeta.iceberg.service.neighbours import SHOWN
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.paths import is_rooted
+from lakemeta.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,12 +62,12 @@ def refuse_others(
         raise UnsupportedFeatureError(
             f"another table of the catalog lies where orphan files of {operations.name} are looked for, and its files "
             f"would be taken for them; nothing was done, move it, or say of one that was dropped {FOREIGN}=UUID: "
-            f"{'; '.join(some(found))}"
+            f"{some(found, SHOWN, '; ')}"
         )
     if unknown:
         raise CatalogError(
             f"the catalog cannot say of tables whether they lie where orphan files of {operations.name} are looked "
-            f"for: {'; '.join(some(unknown))}; {_ADVICE}"
+            f"for: {some(unknown, SHOWN, '; ')}; {_ADVICE}"
         )
 
 

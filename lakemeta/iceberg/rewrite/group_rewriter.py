@@ -172,7 +172,7 @@ class _Rewrite:
         return RewrittenGroup(self.group.group, tuple(files), inputs)
 
     def _go_on(self) -> None:
-        """Raise LakemetaError if the result is not wanted any more: sorted rows are written long after they are read."""
+        """Raise LakemetaError if the result is not wanted any more: sorted rows are written long after reading."""
         if self.read is not None:
             self.read(0)
 

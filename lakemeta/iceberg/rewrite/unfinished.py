@@ -24,6 +24,7 @@ from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.iceberg.spec.locations import store_path
 from lakemeta.iceberg.write.settings import data_root, is_name_of
 from lakemeta.json_text import parse_json
+from lakemeta.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,9 +170,8 @@ def _left_by(
     if not left:
         door.delete_files([path])
         return
-    listed = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
     sentence = f"the rewrite {uuid} that began at {when} did not end; once it surely runs no more, delete its files"
-    yield f"{sentence}, which no snapshot names: {listed}"
+    yield f"{sentence}, which no snapshot names: {some(left, _NAMED)}"
 
 
 def _walk(storage: Storage, root: str) -> Iterator[Entry]:

@@ -30,6 +30,8 @@ from lakemeta.errors import PathNotFoundError, StorageError, UnsupportedFeatureE
 from lakemeta.iceberg.catalogs.hadoop import VERSION_NAME
 from lakemeta.iceberg.spec.locations import metadata_root, same_location, store_path
 from lakemeta.json_text import parse_json
+from lakemeta.storage.formats import DELTA, HUDI
+from lakemeta.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,10 +42,10 @@ if TYPE_CHECKING:
     from lakemeta.storage.contract import Storage
 
 METADATA: Final = re.compile(r".*\.metadata\.json(?:\.gz)?", re.DOTALL)
-OTHER_TABLES: Final = {".hoodie": "Hudi", "_delta_log": "Delta Lake"}  # directories that their tables have
+OTHER_TABLES: Final = {".hoodie": HUDI, "_delta_log": DELTA}  # directories that their tables have
 _HEAD: Final = 4096  # bytes, which hold the uuid of every metadata file that an engine wrote
 _BATCH: Final = 16
-_SHOWN: Final = 5
+SHOWN: Final = 5  # lines that a sentence names
 _UUID: Final = re.compile(rb'\s*\{\s*"format-version"\s*:\s*[0-9]+\s*,\s*"table-uuid"\s*:\s*"([^"\\]{1,100})"')
 _VERSION: Final = re.compile(r"(?:v[0-9]+|[0-9]+-[0-9a-fA-F-]{36})(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
@@ -90,7 +92,7 @@ class Neighbours:
         found = [line for line in executor.map_batches(self._look, unknown, batch_size=_BATCH) if line]
         if found:
             raise UnsupportedFeatureError(
-                f"another table lies where {self.harm}; nothing was done: {'; '.join(some(sorted(found)))}"
+                f"another table lies where {self.harm}; nothing was done: {some(sorted(found), SHOWN, '; ')}"
             )
 
     def refuse_near(self, root: str, paths: Iterable[str], executor: Executor, *, own: bool = True) -> None:
@@ -163,12 +165,6 @@ def known_metadata(loaded: LoadedTable) -> list[str]:
 def metadata_directory(storage: Storage, metadata: TableMetadata) -> str:
     """The store path of the directory of a table's own metadata."""
     return store_path(storage.scheme, metadata_root(metadata.location, metadata.properties))
-
-
-def some(lines: Sequence[str]) -> list[str]:
-    """As many lines as a sentence names."""
-    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-    return [*lines[:_SHOWN], *more]
 
 
 def _lies_behind_gap(current: str, name: str) -> bool:

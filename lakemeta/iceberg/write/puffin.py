@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakemeta import __version__
+from lakemeta.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
