@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 
-from lakemeta.version import __version__
 from lakemeta.errors import ExecutorError, OptionError
 from lakemeta.executor import LocalExecutor, batch_listener, batched, current_work
+from lakemeta.version import __version__
 from lakemeta_spark.ended import ended_tasks
 from lakemeta_spark.failure import job_failed
 from lakemeta_spark.session import attempts, context_of, find_or_start

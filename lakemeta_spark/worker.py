@@ -24,9 +24,9 @@ from zipimport import zipimporter
 import attrs
 from pyspark import TaskContext
 
-from lakemeta.version import __version__
 from lakemeta.errors import ExecutorError, LakemetaError, PathExistsError, PathNotFoundError, StorageError
 from lakemeta.executor import run_batch
+from lakemeta.version import __version__
 from lakemeta_spark.failure import lacks
 
 if TYPE_CHECKING:
