@@ -7,6 +7,8 @@ nowhere, and nothing else changes. Every metric carries ``lakemeta.table`` (the 
 - ``lakemeta.plan.duration`` and ``lakemeta.apply.duration``: histograms, seconds;
 - ``lakemeta.deleted.files``, ``lakemeta.deleted.bytes`` and ``lakemeta.undeleted.files`` (that should have been deleted
   and could not): counters;
+- ``lakemeta.rewritten.files``, ``lakemeta.rewritten.bytes`` and ``lakemeta.added.files``: counters of what rewrites of
+  data files, position deletes and manifests read and wrote, and ``lakemeta.unrewritten.files`` of groups that failed;
 - ``lakemeta.failures``: a counter of plans and applications that ended with an error, whose class is ``error.type``;
 - ``lakemeta.earliest_retained``: a gauge, the instant up to which history was cleaned last, in seconds since the epoch.
 """
@@ -14,7 +16,7 @@ nowhere, and nothing else changes. Every metric carries ``lakemeta.table`` (the 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.errors import OptionError
 
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
     from lakemeta.events import Event
+
+
+_REWRITTEN: Final = ("rewritten_data_files_count", "rewritten_delete_files_count", "rewritten_manifests_count")
+_REWRITTEN_BYTES: Final = ("rewritten_bytes_count",)
+_ADDED: Final = ("added_data_files_count", "added_delete_files_count", "added_manifests_count")
+_UNREWRITTEN: Final = ("failed_data_files_count",)
 
 
 def otel_listener(
@@ -53,6 +61,14 @@ class _Metrics:
         self._files = meter.create_counter("lakemeta.deleted.files", "{file}", "Files deleted")
         self._bytes = meter.create_counter("lakemeta.deleted.bytes", "By", "Bytes freed")
         self._undeleted = meter.create_counter("lakemeta.undeleted.files", "{file}", "Files that could not be deleted")
+        self._rewritten = meter.create_counter(
+            "lakemeta.rewritten.files", "{file}", "Files that others took the place of"
+        )
+        self._rewritten_bytes = meter.create_counter("lakemeta.rewritten.bytes", "By", "Bytes of rewritten files")
+        self._added = meter.create_counter("lakemeta.added.files", "{file}", "Files that took the place of others")
+        self._unrewritten = meter.create_counter(
+            "lakemeta.unrewritten.files", "{file}", "Files that were not rewritten"
+        )
         self._failures = meter.create_counter("lakemeta.failures", "{failure}", "Plans and applications that failed")
         meter.create_observable_gauge(
             "lakemeta.earliest_retained", [self._observe], "s", "The earliest instant retained, since the epoch"
@@ -74,6 +90,15 @@ class _Metrics:
         self._files.add(fields["deleted_files"], about)
         self._bytes.add(fields["freed_bytes"], about)
         self._undeleted.add(fields["failed_files"], about)
+        for counter, names in (
+            (self._rewritten, _REWRITTEN),
+            (self._rewritten_bytes, _REWRITTEN_BYTES),
+            (self._added, _ADDED),
+            (self._unrewritten, _UNREWRITTEN),
+        ):
+            counts = [fields[name] for name in names if name in fields]
+            if counts:
+                counter.add(sum(counts), about)
         if earliest := fields.get("earliest_commit_to_retain"):
             self._earliest[event.table, fields["plan"]] = self._seconds(earliest)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
+_STANDALONE = "spark://"
+_ANSWER_WITHIN = 5.0  # seconds
 _LOCAL_WITH_RETRIES = re.compile(r"local\[[^,]+,\s*(\d+)\]")
 
 
@@ -54,6 +57,7 @@ def find_or_start(master: str | None, conf: Mapping[str, str]) -> tuple[SparkCon
     if running is not None:
         _check_settings(running, wanted)
         return running, False
+    _reach(wanted.get("spark.master", ""))
     settings = {"spark.app.name": "lakemeta", "spark.ui.showConsoleProgress": "false", **wanted}
     try:
         context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
@@ -62,6 +66,20 @@ def find_or_start(master: str | None, conf: Mapping[str, str]) -> tuple[SparkCon
     if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable  # PySpark would take the first python3 of the PATH, which may lack lakemeta
     return context, True
+
+
+def _reach(master: str) -> None:
+    """Raise ExecutorError if no address of a standalone cluster answers; Spark itself would try for minutes."""
+    if not master.startswith(_STANDALONE):
+        return
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _ANSWER_WITHIN).close()
+        except (OSError, ValueError, OverflowError):
+            continue
+        return
+    raise ExecutorError(f"no Spark master answers at {master}; is it running, and is that its address?")
 
 
 def attempts(context: SparkContext) -> int:

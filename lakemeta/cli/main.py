@@ -13,16 +13,24 @@ import click
 
 from lakemeta.cli.demo import demo
 from lakemeta.cli.doctor import doctor
+from lakemeta.cli.failure import Failure
 from lakemeta.cli.hudi import clean, plan_clean
 from lakemeta.cli.iceberg import PLANNING_COMMANDS, SERVICE_COMMANDS
 from lakemeta.cli.interrupt import INTERRUPT
 from lakemeta.cli.maintain import maintain
+from lakemeta.cli.output import silence
 from lakemeta.cli.rollback import plan_rollback, rollback
-from lakemeta.cli.steps import INTERRUPTED
+from lakemeta.cli.steps import INTERRUPTED, PARTLY_DONE
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.cli.undo import history, purge, restore
 from lakemeta.errors import LakemetaError
 from lakemeta.version import __version__
+
+_CODES = {
+    1: "nothing was changed: the question was answered with no",
+    PARTLY_DONE: "partly done: the report says what is left",
+    INTERRUPTED: "interrupted; nothing was changed",
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,27 +62,50 @@ def main() -> None:
     if sys.platform == "linux":  # buffers that grow are moved, not copied: a fifth of the CPU time of a rewrite
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     INTERRUPT.install()
+    failure, printed = None, False
     try:
         code = cli.main(standalone_mode=False)
-    except click.exceptions.Exit as done:
-        code = done.exit_code
-    except click.Abort:
-        click.echo("lakemeta: interrupted; run the same command again to go on", err=True)
-        code = INTERRUPTED
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except LakemetaError as error:
-        click.echo(f"lakemeta: {error}", err=True)
-        code = error.exit_code
-    except UnicodeEncodeError as error:
-        name = error.object[max(0, error.start - 60) : error.end + 60]
-        click.echo(f"lakemeta: {name!r} holds a name that is not UTF-8; rename or remove that file", err=True)
-        code = 1
-    except Exception as error:
-        if "-v" in sys.argv or "--verbose" in sys.argv:
-            raise
-        click.echo(f"lakemeta: unexpected {type(error).__name__}: {error}; -v shows where", err=True)
-        code = 1
+        failure = _ended(code if isinstance(code, int) else 0)
+    except SystemExit as ended:
+        printed = ended.code == PARTLY_DONE
+        failure = _ended(ended.code if isinstance(ended.code, int) else 0)
+    except click.exceptions.Exit as ended:
+        failure = _ended(ended.exit_code)
+    except BrokenPipeError:  # who reads has what was wanted; nothing was asked to change
+        silence()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a sentence and an exit code
+        failure = _failure(error)
+    code = 0
+    if failure is not None:
+        code = failure.exit_code
+        line = failure.publish(sys.argv[1:], printed=printed)
+        if line is not None:
+            click.echo(line)
     INTERRUPT.end()
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def _ended(code: int) -> Failure | None:
+    """The failure that an exit code is which a command gave itself."""
+    return Failure(_CODES.get(code, "failed"), "Exit", code) if code else None
+
+
+def _failure(error: Exception) -> Failure:
+    """Say on stderr what went wrong, in a sentence; raises an error that was not foreseen if it is to be shown."""
+    name = type(error).__name__
+    if isinstance(error, click.Abort):
+        sentence, code, name = "interrupted; run the same command again to go on", INTERRUPTED, "Interrupted"
+    elif isinstance(error, click.ClickException):
+        error.show()
+        return Failure(error.format_message(), "UsageError", error.exit_code)
+    elif isinstance(error, LakemetaError):
+        sentence, code = str(error), error.exit_code
+    elif isinstance(error, UnicodeEncodeError):
+        named = error.object[max(0, error.start - 60) : error.end + 60]
+        sentence, code = f"{named!r} holds a name that is not UTF-8; rename or remove that file", 1
+    else:
+        if "-v" in sys.argv or "--verbose" in sys.argv:
+            raise error
+        sentence, code = f"unexpected {name}: {error}; -v shows where", 1
+    click.echo(sentence if sentence.startswith("lakemeta ") else f"lakemeta: {sentence}", err=True)
+    return Failure(sentence, name, code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
-from lakemeta.cli.output import show_facts, show_plan, show_report
+from lakemeta.cli.output import show_facts, show_plan, show_report, unheard
 from lakemeta.cli.steps import (
     PARTLY_DONE,
     assume_single_writer_option,
@@ -67,14 +67,17 @@ def maintain(
         plan = step.plan()
         due = step.is_due(plan)
         if common.output == "text":
-            _show(step, plan, due=due)
+            with unheard():
+                _show(step, plan, due=due)
         report = step.apply(plan) if yes and due else None
         if common.output == "text" and report is not None:
-            show_report(report, "text")
+            with unheard():
+                show_report(report, "text")
         lines.append(_line(step, plan, report, due=due))
         complete = complete and (report is None or report.complete)
         if common.output == "jsonl":
-            click.echo(json.dumps(lines[-1], ensure_ascii=False))
+            with unheard():
+                click.echo(json.dumps(lines[-1], ensure_ascii=False))
     if common.output == "json":
         show_facts("", {"table": table_url, "steps": lines}, "json")
     elif common.output == "text" and not yes:

@@ -6,7 +6,7 @@ import logging
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 import click
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakemeta.executor import Executor
 
 F = TypeVar("F", bound="Callable[..., Any]")
+_TALKATIVE: Final = ("azure", "google")  # they log at length what their errors say
 
 
 @attrs.frozen
@@ -36,9 +37,12 @@ class Common:
     run_log: Path | None = None
     spark_master: str | None = None
     spark_conf: dict[str, str] = attrs.field(factory=dict)
+    measure: Callable[[Event], None] | None = None
 
     def on_event(self, event: Event) -> None:
-        """Append an event to the run log, if one was asked for; raises OptionError if it cannot be written."""
+        """Measure an event and append it to the run log, if asked for; raises OptionError if that cannot be written."""
+        if self.measure is not None:
+            self.measure(event)
         if self.run_log is None:
             return
         try:
@@ -115,6 +119,9 @@ def common_options(command: F) -> F:
         INTERRUPT.quiet = quiet
         if verbose:
             logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
+        else:
+            for library in _TALKATIVE:
+                logging.getLogger(library).addHandler(logging.NullHandler())
         common = Common(
             executor_name,
             pairs(storage, "--storage-option"),
@@ -123,10 +130,23 @@ def common_options(command: F) -> F:
             run_log,
             spark_master,
             pairs(spark_conf, "--spark-conf"),
+            _measured(),
         )
         return command(*args, common=common, **rest)
 
     return with_options(wrapped, command, options)  # type: ignore[return-value]
+
+
+def _measured() -> Callable[[Event], None] | None:
+    """What measures events, if the environment asks for it; what it has measured is sent when the command ends."""
+    from lakemeta.cli.metrics import start
+
+    started = start()
+    if started is None:
+        return None
+    listener, end = started
+    click.get_current_context().call_on_close(end)
+    return listener
 
 
 def with_options(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,6 +25,23 @@ if TYPE_CHECKING:
 _ROWS: Final = 40
 _WORK: Final = ("failed_writes", "pending_cleans", "metadata_rollbacks")  # facts of what is done beyond operations
 _WIDE: Final = 10_000  # a pipe has no width: never cut a path
+
+
+def silence() -> None:
+    """Print nothing on stdout any more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Print while there is work to do: if whoever read stdout has gone (``| head -1``), the work goes on in silence."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence()
 
 
 def show_plan(plan: Plan, output: str, *, explain: bool = False, pending: Sequence[Delete] = ()) -> None:
@@ -78,9 +97,15 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbe
         grid.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
     for row in rows:
         grid.add_row(*row)
+
+    class _Console(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to the command: rich itself would end the process."""
+            raise BrokenPipeError
+
     # Without a terminal the width is not known; lines must not be folded for a program. Paths may look like markup.
     width = None if sys.stdout.isatty() else _WIDE
-    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+    console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
     if title:
         click.echo(title)
     console.print(grid)

@@ -10,7 +10,7 @@ import click
 
 from lakemeta.cli.interrupt import INTERRUPT
 from lakemeta.cli.options import with_options
-from lakemeta.cli.output import remark, show_plan, show_report
+from lakemeta.cli.output import remark, show_plan, show_report, unheard
 from lakemeta.errors import OptionError
 from lakemeta.safeguards import MAX_SHARE, PROOFS, SAMPLE
 
@@ -92,7 +92,8 @@ def wants_apply(plan: Plan, common: Common, *, changes: bool, asking: str, yes: 
         return False
     as_text = common.output == "text"
     if as_text and (not common.quiet or (changes and not yes)):
-        show_plan(plan, "text")
+        with unheard():
+            show_plan(plan, "text")
     if changes:
         confirm(common, asking, yes=yes)
     return changes or not as_text or common.quiet
@@ -100,7 +101,8 @@ def wants_apply(plan: Plan, common: Common, *, changes: bool, asking: str, yes: 
 
 def finish(report: Report, common: Common) -> None:
     """Print what was done; exit code 4 if a part of it failed."""
-    show_report(report, common.output)
+    with unheard():
+        show_report(report, common.output)
     if not report.complete:
         sys.exit(PARTLY_DONE)
 

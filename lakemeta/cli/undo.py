@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from lakemeta.cli.options import Common, common_options
-from lakemeta.cli.output import remark, show_facts, table
+from lakemeta.cli.output import remark, show_facts, table, unheard
 from lakemeta.cli.steps import confirm, finish, ledger_option, yes_option
 from lakemeta.cli.tables import open_table
 from lakemeta.errors import OptionError
@@ -79,10 +79,11 @@ def purge(table_url: str, *, older_than: str, ledger: str | None, yes: bool, com
     undo = open_table(table_url, common)[0].undo(ledger)
     runs = undo.quarantined(_age(older_than))
     if common.output == "text" and (not common.quiet or not yes):
-        if not runs:
-            click.echo("Nothing to do.")
-        for run in runs:
-            click.echo(f"{run.run}: {count_of(run.files, 'file')}, {human_bytes(run.size)}")
+        with unheard():
+            for run in runs:
+                click.echo(f"{run.run}: {count_of(run.files, 'file')}, {human_bytes(run.size)}")
+            if not runs:
+                click.echo("Nothing to do.")
     if runs:
         files = f"{count_of(sum(run.files for run in runs), 'file')} ({human_bytes(sum(run.size for run in runs))})"
         confirm(common, f"Delete {files} in quarantine for good, of {table_url}?", yes=yes)

@@ -125,7 +125,7 @@ def service_of(plan: Plan) -> Service:
     name = plan.header.plan.removeprefix(PREFIX)
     if plan.header.plan.startswith("hudi."):
         kind, table = plan.header.plan, plan.header.table
-        raise StalePlanError(f"this is a {kind} plan, for the Hudi table {table}, and nothing was done; apply it there")
+        raise StalePlanError(f"{kind} is no plan for an Iceberg table, but for the Hudi table {table}; apply it there")
     if not plan.header.plan.startswith(PREFIX) or name not in SERVICES:
         raise StalePlanError(f"{plan.header.plan} is no plan for an Iceberg table that this lakemeta can apply")
     return SERVICES[name]

@@ -187,7 +187,7 @@ class AzureStorage(ObjectStorage):
     def delete_tree(self, path: str) -> None:
         """Remove everything below a directory, and the directory where the account has such."""
         super().delete_tree(path)
-        with storage_errors("remove", path):
+        with storage_errors("remove", self.url(path)):
             try:
                 own = self._look_up(path)
             except FileNotFoundError:

@@ -167,7 +167,7 @@ class ObjectStorage(FsspecStorage):
         """The direct children of a directory, sorted by path. There are no empty directories but marked ones."""
         entries: dict[str, Entry] = {}
         bucket = self.split(path)[0]
-        with storage_errors("list", path):
+        with storage_errors("list", self.url(path)):
             for page in self._pages(path, flat=False):
                 for prefix in page.prefixes:
                     entries[f"{bucket}/{prefix[:-1]}"] = Entry(f"{bucket}/{prefix[:-1]}", 0, 0, is_dir=True)
@@ -182,7 +182,7 @@ class ObjectStorage(FsspecStorage):
         """Every file below a directory."""
         empty, pages = True, self._pages(path, flat=True)
         while True:
-            with storage_errors("list", path):
+            with storage_errors("list", self.url(path)):
                 page = next(pages, None)
             if page is None:
                 break
@@ -194,7 +194,7 @@ class ObjectStorage(FsspecStorage):
     def exists(self, path: str) -> bool:
         """True if a file or directory is there."""
         bucket, key = self.split(path)
-        with storage_errors("look up", path):
+        with storage_errors("look up", self.url(path)):
             try:
                 if key:
                     self._look_up(path)
@@ -217,7 +217,7 @@ class ObjectStorage(FsspecStorage):
 
     def stat(self, path: str) -> Entry:
         """Size and last change of one file."""
-        with storage_errors("look up", path):
+        with storage_errors("look up", self.url(path)):
             found = self._look_up(path)
         if found.is_dir:
             raise StorageError(f"cannot look up {path}: it is a directory")
@@ -231,12 +231,12 @@ class ObjectStorage(FsspecStorage):
         """At most ``length`` bytes from ``start``."""
         if not length:
             return b""
-        with storage_errors("read", path):
+        with storage_errors("read", self.url(path)):
             return self._ask("GET", _folder(path), lambda: self._get(*self.split(path), (start, length)))[0]
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         """The whole content of a file, and its version."""
-        with storage_errors("read", path):
+        with storage_errors("read", self.url(path)):
             return self._ask("GET", _folder(path), lambda: self._get(*self.split(path), None))
 
     def open_input(self, path: str) -> BinaryIO:
@@ -267,19 +267,19 @@ class ObjectStorage(FsspecStorage):
 
     def replace(self, path: str, data: bytes) -> None:
         """Put new content at a path."""
-        with storage_errors("write", path):
+        with storage_errors("write", self.url(path)):
             self._put_on(path, data, None)
 
     def _put_on(self, path: str, data: bytes, version: str | None, writer: str | None = None) -> str:
         return self._ask("PUT", _folder(path), lambda: self._put(*self.split(path), data, version, writer))
 
     def _copy(self, old: str, new: str) -> None:
-        with storage_errors("copy", old):
+        with storage_errors("copy", self.url(old)):
             self._ask("PUT", _folder(new), lambda: self._copy_object(*self.split(old), *self.split(new)))
 
     def create(self, path: str, data: bytes) -> None:
         """Create a file that must not exist, by a conditional put."""
-        with storage_errors("create", path):
+        with storage_errors("create", self.url(path)):
             self._check_conditions()
             if not self._minds_condition and self.exists(path):
                 raise PathExistsError(f"cannot create {path}: it exists")
@@ -323,7 +323,7 @@ class ObjectStorage(FsspecStorage):
 
         A put whose answer got lost is repeated and then meets itself: the content says so.
         """
-        with storage_errors("write", path):
+        with storage_errors("write", self.url(path)):
             self._check_conditions()
             put = self._put_if(path, data, ABSENT if version is None else version)
             if put is not None and not self._minds_versions:
@@ -390,7 +390,7 @@ class ObjectStorage(FsspecStorage):
         if not key:
             raise StorageError(f"cannot remove {path}: it is a whole bucket")
         markers: list[str] = []
-        with storage_errors("remove", path):
+        with storage_errors("remove", self.url(path)):
             try:
                 for page in self._pages(path, flat=True):
                     self._delete_all([entry.path for entry in page.files])

@@ -102,7 +102,7 @@ class FsspecStorage:
     def list_dir(self, path: str) -> list[Entry]:
         """The direct children of a directory, sorted by path."""
         self.requests.count("LIST")
-        with storage_errors("list", path):
+        with storage_errors("list", self.url(path)):
             found = self.fs.ls(path, detail=True, refresh=True)
         if any(info["name"].rstrip("/") == path and info["type"] != "directory" for info in found):
             raise StorageError(f"cannot list {path}: it is a file")
@@ -140,25 +140,25 @@ class FsspecStorage:
 
     def _info(self, path: str) -> Any:
         self.requests.count("HEAD")
-        with storage_errors("look up", path):
+        with storage_errors("look up", self.url(path)):
             return self.fs.info(path)
 
     def read(self, path: str) -> bytes:
         """The whole content of a file."""
         self.requests.count("GET")
-        with storage_errors("read", path):
+        with storage_errors("read", self.url(path)):
             return cast("bytes", self.fs.cat_file(path))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """At most ``length`` bytes from ``start``."""
         self.requests.count("GET")
-        with storage_errors("read", path):
+        with storage_errors("read", self.url(path)):
             return cast("bytes", self.fs.cat_file(path, start=start, end=start + length))
 
     def open_input(self, path: str) -> BinaryIO:
         """A seekable binary reader."""
         self.requests.count("GET")
-        with storage_errors("read", path):
+        with storage_errors("read", self.url(path)):
             return cast("BinaryIO", self.fs.open(path, "rb"))
 
     def open_output(self, path: str) -> BinaryIO:
@@ -220,12 +220,12 @@ class FsspecStorage:
         return all(self.read_range(one, at, _PIECE) == self.read_range(other, at, _PIECE) for at in pieces)
 
     def _copy(self, old: str, new: str) -> None:
-        with storage_errors("copy", old):
+        with storage_errors("copy", self.url(old)):
             self.fs.cp_file(old, new)
 
     def delete_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""
-        with storage_errors("remove", path):
+        with storage_errors("remove", self.url(path)):
             if self.fs.exists(path):
                 self.fs.rm(path, recursive=True)
 
@@ -260,7 +260,7 @@ class MemoryStorage(FsspecStorage):
     def walk(self, path: str) -> Iterator[Entry]:
         """Every file below a directory, in one pass: any listing in memory goes over all files there are."""
         self.list_dir(path)
-        with storage_errors("list", path):
+        with storage_errors("list", self.url(path)):
             found = self.fs.find(path, detail=True)
         return _below(path, (_entry(info) for info in found.values()))
 
@@ -275,7 +275,7 @@ class MemoryStorage(FsspecStorage):
     def create(self, path: str, data: bytes) -> None:
         """Create a file that must not exist, one creator at a time."""
         self.requests.count("PUT")
-        with _MEMORY_CREATES, storage_errors("create", path):
+        with _MEMORY_CREATES, storage_errors("create", self.url(path)):
             if self.fs.exists(path):
                 raise PathExistsError(f"cannot create {path}: it exists")
             self.fs.pipe_file(path, data)
@@ -283,7 +283,7 @@ class MemoryStorage(FsspecStorage):
     def replace(self, path: str, data: bytes) -> None:
         """Put new content at a path."""
         self.requests.count("PUT")
-        with _MEMORY_CREATES, storage_errors("write", path):
+        with _MEMORY_CREATES, storage_errors("write", self.url(path)):
             self.fs.pipe_file(path, data)
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
@@ -294,7 +294,7 @@ class MemoryStorage(FsspecStorage):
     def put_versioned(self, path: str, data: bytes, version: str | None) -> str | None:
         """Put new content in place of the version with this digest, or of nothing."""
         self.requests.count("PUT")
-        with _MEMORY_CREATES, storage_errors("write", path):
+        with _MEMORY_CREATES, storage_errors("write", self.url(path)):
             found = _digest(self.fs.cat_file(path)) if self.fs.exists(path) else None
             if found != version:
                 return None

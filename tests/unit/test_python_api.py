@@ -78,7 +78,7 @@ def test_a_naive_moment_is_refused_by_iceberg_too(rides: Path) -> None:
 def test_a_plan_of_the_other_format_is_named(trips: Path, rides: Path) -> None:
     """Each table says whose plan it was given."""
     hudi, iceberg = HudiTable.open(trips), IcebergTable.open(rides)
-    with pytest.raises(StalePlanError, match=rf"hudi.clean plan, for the Hudi table {trips}"):
+    with pytest.raises(StalePlanError, match=rf"but for the Hudi table {trips}"):
         iceberg.apply(hudi.plan_clean(ONE))
     with pytest.raises(StalePlanError, match=rf"it is for the Iceberg table {rides}"):
         hudi.apply(iceberg.plan_rewrite_data_files())

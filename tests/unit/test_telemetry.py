@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from support.faults import WrappedStorage
+from support.iceberg_tables import create_table
 
 from lakemeta.errors import OptionError, StalePlanError
 from lakemeta.hudi import HudiTable
 from lakemeta.hudi.sample import SampleTable, write_sample_table
+from lakemeta.iceberg import IcebergTable
 from lakemeta.report import Outcome
+from lakemeta.storage import LocalStorage
 from lakemeta.telemetry import otel_listener
 
 if TYPE_CHECKING:
@@ -112,3 +115,17 @@ def test_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(OptionError, match=r"not installed; pip install 'lakemeta\[otel\]'"):
         otel_listener()
+
+
+def test_a_rewrite_is_measured(sdk: Collected, tmp_path: Path) -> None:
+    """Files and bytes that were rewritten and written, beside what a clean deletes."""
+    small = create_table(LocalStorage(), str(tmp_path / "t"))
+    small.append([(1, "a", 0.5)])
+    small.append([(2, "b", 0.5)])
+    table = IcebergTable.open(small.root, on_event=otel_listener(sdk.provider))
+    plan = table.plan_rewrite_data_files({"rewrite-all": True})
+    table.apply(plan)
+    points = {name: [point.value for point in found] for name, found in sdk.points().items() if "files" in name}
+    assert (points["lakemeta.rewritten.files"], points["lakemeta.added.files"]) == ([2], [1])
+    assert points["lakemeta.unrewritten.files"] == [0]
+    assert sdk.points()["lakemeta.rewritten.bytes"][0].value == plan.bytes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.errors import CatalogError, CommitConflictError, OptionError, UnsupportedFeatureError
 from lakemeta.iceberg.catalogs.catalog_errors import commit_error, load_error, reason
+from lakemeta.iceberg.catalogs.configuration import configuration, not_configured
 from lakemeta.iceberg.catalogs.difference import difference
 from lakemeta.iceberg.catalogs.hadoop import read_metadata
 from lakemeta.iceberg.catalogs.operations import LoadedTable, check_same_table
@@ -165,16 +166,16 @@ def _catalog(name: str, options: Mapping[str, str]) -> Any:
     except ImportError as error:
         raise OptionError("tables of a catalog need pyiceberg; install lakemeta[catalog]") from error
     except Exception as error:  # its configuration is read on import
-        raise OptionError(
-            f"pyiceberg cannot read its configuration; correct .pyiceberg.yaml in $PYICEBERG_HOME, the home directory "
-            f"or here ({reason(error)})"
-        ) from error
+        said = " ".join(str(error).split())[:300]
+        raise OptionError(f"pyiceberg cannot read its configuration; correct {configuration()}: {said}") from error
     from pyiceberg.exceptions import NotInstalledError
 
     try:
         catalog = load_catalog(name, **options)
-    except (ValueError, KeyError, NotInstalledError) as error:
-        raise OptionError(f"the catalog {name} is not configured: {reason(error)}") from error
+    except NotInstalledError as error:
+        raise OptionError(f"the catalog {name} needs a package that is not installed: {reason(error)}") from error
+    except (ValueError, KeyError) as error:
+        raise OptionError(f"the catalog {name} is not configured: {not_configured(name, error)}") from error
     except Exception as error:
         raise CatalogError(f"the catalog {name} cannot be opened: {reason(error)}") from error
     _answer_in_time(catalog)

@@ -94,10 +94,8 @@ def apply_expire(request: ApplyRequest) -> Report:
 def _left(request: ApplyRequest, done: Sequence[tuple[Target, Outcome]], untried: int) -> Iterator[str]:
     """Sentences about files that stay, and what takes them up."""
     if untried:
-        yield (
-            f"{count_of(untried, 'manifest, list or statistics file', 'manifests, lists and statistics files')} stay: "
-            "they say which files are left"
-        )
+        files = count_of(untried, "manifest, list or statistics file", "manifests, lists and statistics files")
+        yield f"{files} stay, as they say which are left"
     if untried or not all(outcome.done for _, outcome in done):
         level = request.plan.header.options.get("cleanup-level")
         said = "" if level is None else f" --set cleanup-level={level}"
