@@ -112,7 +112,7 @@ class S3Storage(ObjectStorage):
             if _code(error) in ("InvalidRange", "416"):
                 return b"", ""
             raise
-        return self.wait_for(answer["Body"].read), str(answer["ETag"])
+        return self.wait_for(_content, answer["Body"]), str(answer["ETag"])
 
     def _put(self, bucket: str, key: str, data: bytes, version: str | None, writer: str | None) -> str:
         more: dict[str, Any] = {} if writer is None else {"Metadata": {WRITER: writer}}
@@ -198,6 +198,14 @@ class S3Storage(ObjectStorage):
             return _verdict(code)
         causes = (error, error.__cause__)
         return "again" if any(isinstance(each, (*S3_RETRYABLE_ERRORS, ConnectionError)) for each in causes) else None
+
+
+async def _content(body: Any) -> bytes:
+    """All of a body; its connection is given back also when it ends before its time."""
+    try:
+        return bytes(await body.read())
+    finally:
+        body.close()
 
 
 def _verdict(code: str) -> Verdict:

@@ -199,6 +199,11 @@ class Execution:
             yield attrs.evolve(report, result=result), self.state(root)
 
 
+def _still(now: datetime) -> Environment:
+    """An environment in which it is always the same moment, and identifiers are the same in every run."""
+    return attrs.evolve(still_env(1), now=lambda: now)
+
+
 def _hudi_case(name: str, *, rollback: bool = False) -> Execution:
     case = load_cases()[name]
 
@@ -206,7 +211,7 @@ def _hudi_case(name: str, *, rollback: bool = False) -> Execution:
         table = HudiTable.open(str(root))
         plan = table.plan_rollback if rollback else table.plan_clean
         made = plan(case.options, now=case.now, executor=executor)
-        return table.apply(made, executor=executor, env=Environment(lambda: case.now))
+        return table.apply(made, executor=executor, env=_still(case.now))
 
     return Execution(lambda folder: Path(case.unpack(folder / "t")), run, hudi_state)
 
@@ -217,7 +222,7 @@ def _metadata_table(name: str) -> Execution:
     def run(root: Path, executor: Executor) -> Report:
         table = HudiTable.open(str(root))
         plan = table.plan_clean(options, now=now, executor=executor)
-        return table.apply(plan, executor=executor, env=Environment(lambda: now))
+        return table.apply(plan, executor=executor, env=_still(now))
 
     return Execution(lambda folder: Path(lay_out(name, folder).root), run, hudi_state)
 
@@ -256,7 +261,7 @@ def _orphans(name: str) -> Execution:
     def run(root: Path, executor: Executor) -> Report:
         table = IcebergTable.open(str(root))
         plan = table.plan("remove-orphan-files", {}, now=ORPHANS_AT, executor=executor)
-        return table.apply(plan, executor=executor, env=Environment(lambda: ORPHANS_AT))
+        return table.apply(plan, executor=executor, env=_still(ORPHANS_AT))
 
     return Execution(lambda folder: unpack(name, folder, ORPHANS).table, run, iceberg_state)
 
@@ -267,7 +272,7 @@ def _expire(name: str) -> Execution:
     def run(root: Path, executor: Executor) -> Report:
         table = IcebergTable.open(str(root))
         plan = table.plan("expire-snapshots", options, now=now, executor=executor)
-        return table.apply(plan, executor=executor, env=still_env(1))
+        return table.apply(plan, executor=executor, env=still_env(1), now=now)
 
     return Execution(lambda folder: unpack(name, folder, EXPIRE).table, run, iceberg_state)
 

@@ -107,7 +107,7 @@ def test_recorded_expire(server: StoreServer, name: str, tmp_path: Path) -> None
     rows = state(storage, root).rows()
     table = IcebergTable.open(f"{server.url}/{name}", server.options)
     options = {"older_than": "2100-01-01", "clean_expired_metadata": "true"}
-    report = table.apply(table.plan("expire-snapshots", options, now=LATER), env=still_env(1))
+    report = table.apply(table.plan("expire-snapshots", options, now=LATER), env=still_env(1), now=LATER)
     assert report.complete
     assert report.deleted_files > 0
     assert state(storage, root).rows() == rows

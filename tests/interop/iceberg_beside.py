@@ -23,6 +23,7 @@ from support.iceberg_checker import PATH_ID, POSITION_ID, TableState
 
 from lakemeta.errors import LakemetaError
 from lakemeta.iceberg import IcebergTable
+from lakemeta.iceberg.catalogs.doors import LEDGERS
 from lakemeta.plan import Plan
 
 if TYPE_CHECKING:
@@ -216,7 +217,8 @@ class Beside:
             result = call()
         except (EngineError, LakemetaError) as error:
             refusal = f"{type(error).__name__}: {error}"
-        files, state = frozenset(self.history.names_of_files()), TableState.local(self.history.root)
+        files = frozenset(name for name in self.history.names_of_files() if LEDGERS not in name)
+        state = TableState.local(self.history.root)
         return Outcome(result, refusal, state, files, see(state) if see else None)
 
     def _refused(self, label: str, theirs: Outcome, ours: Outcome) -> bool:

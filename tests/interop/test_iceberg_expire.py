@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from interop.iceberg_engine import IcebergEngine
 from support.iceberg_checker import TableState
+from support.iceberg_expire import files
 
 from lakemeta.iceberg import IcebergTable
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.engine
 
@@ -75,8 +73,7 @@ def test_the_engine_goes_on_after_an_expire(engine, version):
         at = f"older_than => TIMESTAMP '{LATER}', clean_expired_metadata => true"
         assert engine.sql(f"CALL ice.system.expire_snapshots(table => 'db.theirs', {at})") == [result]
     state = TableState(str(engine.metadata_file(name)))
-    present = {str(path) for path in engine.path(name).rglob("*") if path.is_file() and path.suffix != ".crc"}
-    left = {path for path in present - {p.removeprefix("file:") for p in state.needed()} if "/metadata/v" not in path}
+    left = files(engine.path(name)) - {path.removeprefix("file:") for path in state.needed()}
     assert left == set()
     append(engine, name, 1000)
     engine.sql(f"DELETE FROM ice.db.{name} WHERE id = 1001")
