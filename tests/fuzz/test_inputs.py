@@ -13,6 +13,8 @@ import pytest
 from fuzz import inputs
 from fuzz.parsers import parsers
 
+pytestmark = pytest.mark.slow
+
 CORPUS = sorted((Path(__file__).parent / "inputs_corpus").glob("*.json"))
 COUNT = int(os.environ.get("LAKEMETA_INPUTS", "2000"))
 SEED = int(os.environ.get("LAKEMETA_FUZZ_SEED", "1"))

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from fuzz import runner, tables
 
+pytestmark = pytest.mark.slow
+
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 COUNT = int(os.environ.get("LAKEMETA_FUZZ_COUNT", "600"))
 SEED = int(os.environ.get("LAKEMETA_FUZZ_SEED", "1"))

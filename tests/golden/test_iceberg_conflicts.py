@@ -156,6 +156,7 @@ MEANWHILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", recorded())
 def test_recorded_conflict(name, iceberg_cases):
     """The rewrite is committed or refused as recorded; a refusal says why and leaves no manifest."""

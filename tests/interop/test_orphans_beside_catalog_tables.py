@@ -15,7 +15,7 @@ from lakemeta.errors import CatalogError, UnsupportedFeatureError
 from lakemeta.iceberg import IcebergTable
 from lakemeta.plan import Plan
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC).timestamp()

@@ -37,7 +37,7 @@ from lakemeta.iceberg.catalogs.vended import Vended, storage_options
 from lakemeta.iceberg.spec.table_metadata import SnapshotRef
 from lakemeta.storage import open_storage
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 ALL = {"rewrite-all": "true"}
 

@@ -13,7 +13,7 @@ from support.served_tables import OPTIONS, rows_at_refs, served, served_table
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.services import SERVICES
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
 def registered(tmp_path, small):

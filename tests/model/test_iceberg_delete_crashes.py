@@ -25,6 +25,8 @@ from lakemeta.iceberg.table import IcebergTable
 from lakemeta.report import Report
 from lakemeta.storage import LocalStorage
 
+pytestmark = pytest.mark.slow
+
 STEP = int(os.environ.get("LAKEMETA_CRASH_STEP", "3"))
 ONE = {"max-concurrent-file-group-rewrites": "1"}
 SERVICES = {

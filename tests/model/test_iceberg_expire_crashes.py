@@ -17,6 +17,8 @@ from support.iceberg_expire import ALL, apply, build, check, files, plan
 
 from lakemeta.storage import LocalStorage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory) -> Path:

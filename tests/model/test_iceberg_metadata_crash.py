@@ -23,6 +23,8 @@ from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.storage import LocalStorage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=[2, 3])
 def original(request, tmp_path_factory) -> Path:

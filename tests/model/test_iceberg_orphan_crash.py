@@ -27,6 +27,8 @@ from lakemeta.iceberg.orphans import apply
 from lakemeta.iceberg.table import IcebergTable
 from lakemeta.storage import LocalStorage
 
+pytestmark = pytest.mark.slow
+
 ORPHANS = ("data/p=a/x.parquet", "data/y.parquet", "metadata/lost-m0.avro", "z")
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.table import IcebergTable
     from lakemeta.storage import Storage
 
+pytestmark = pytest.mark.slow
+
 When = Literal["before", "half", "after"]
 WAYS = [("hudi", "half"), *((f, w) for f in ("hudi", "iceberg") for w in ("before", "half", "after"))]
 ways = pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def test_temporary_files_are_removed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_large_rows_are_merged_a_few_at_a_time() -> None:
     """Rows of 64 KiB and a budget of 2 MiB: no table is much above what is held, of forty runs as of one."""
     texts = [f"{n * 37 % 400:08}" * 8192 for n in range(400)]

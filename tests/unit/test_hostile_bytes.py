@@ -192,6 +192,7 @@ def test_a_small_gzipped_json_has_few_values() -> None:
         load_metadata(gzip.compress(b"[" + b"{}," * 1_100_000 + b"{}]"), "m.json")
 
 
+@pytest.mark.slow
 def test_gzipped_metadata_unpacks_to_a_bounded_size() -> None:
     """70 kB of gzip that hold 65 MB are refused; several members count together."""
     with pytest.raises(CorruptMetadataError, match=r"^m.json is not the JSON .* unpacks to more than"):

@@ -67,6 +67,7 @@ def test_a_plan_is_the_same_wherever_it_is(count: int) -> None:
             made.operations[count]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 @given(where=st.integers(0, 10), partition=st.booleans(), keep=st.booleans())
 def test_what_is_not_alike_stays_in_memory(where: int, partition: bool, keep: bool) -> None:

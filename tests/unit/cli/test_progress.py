@@ -48,6 +48,7 @@ def test_the_local_executor_takes_the_threads_asked_for() -> None:
     assert executor.threads == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are POSIX")
 @pytest.mark.parametrize(("more", "shown"), [((), True), (("--quiet",), False), (("--output", "jsonl"), False)])
 def test_a_rewrite_shows_groups_and_bytes_on_a_terminal(tmp_path: Path, more: tuple[str, ...], shown: bool) -> None:

@@ -75,6 +75,7 @@ def test_why_says_that_the_limit_is_reached(small):
     assert all("stays: the files that are rewritten before it reach max-files-to-rewrite (3)" in t for t in told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "where", "sentence"),
     [
@@ -104,6 +105,7 @@ def test_why_of_strangers(small):
         opened(small).why("data/stranger.parquet", service="compute-table-stats")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "options"), [(2, {}), (3, {"min-input-files": "2"}), (2, ALL)])
 def test_why_of_position_deletes(tmp_path, version, options):
     """As the plan has it: taken with its group, or left for the reason that the planner has."""

@@ -70,6 +70,7 @@ def test_the_intent_comes_before_the_deletion_and_the_outcome_after(tmp_path: Pa
     ]
 
 
+@pytest.mark.slow
 def test_where_files_grow_there_is_one(tmp_path: Path) -> None:
     """On a disk the ledger is one file, and says the same."""
     storage = LocalStorage()
@@ -111,6 +112,7 @@ def test_a_refused_run_leaves_no_ledger(tmp_path: Path) -> None:
     assert find_ledgers(storage, f"{tmp_path}/l") == []
 
 
+@pytest.mark.slow
 def test_what_failed_in_the_middle_is_on_record(tmp_path: Path) -> None:
     """The batches that were announced are, with their outcomes as far as these are known."""
 

@@ -31,6 +31,7 @@ DIFFERENT = pa.array([f"{n:08}" * (VALUE // 8) for n in range(300)])
 LISTS = pa.ListArray.from_arrays(pa.array(range(301), pa.int32()), ALIKE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", [True, False], ids=["sizes-told", "sizes-not-told"])
 @pytest.mark.parametrize("encoding", [True, False, "DELTA_BYTE_ARRAY"], ids=str)
 @pytest.mark.parametrize("column", [ALIKE, DIFFERENT, LISTS], ids=["alike", "different", "in-lists"])

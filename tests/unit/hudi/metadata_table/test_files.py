@@ -176,6 +176,7 @@ class ReadLog(WrappedStorage):
         return super().read_range(path, start, length)
 
 
+@pytest.mark.slow
 def test_pieces_are_small_and_read_once() -> None:
     """Of a base file the end is read to open it, then every block once, some hundreds of kB at a time."""
     table = many(8000)

@@ -138,6 +138,7 @@ class Meanwhile(WrappedStorage):
         self.inner.create(path, data)
 
 
+@pytest.mark.slow
 def test_data_files_that_go_are_a_conflict(small) -> None:
     """A compaction that replaced a data file with new deletes meanwhile: nothing is committed, nothing stays."""
     plan = opened(small).plan(SERVICE)

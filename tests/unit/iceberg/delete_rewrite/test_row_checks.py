@@ -98,6 +98,7 @@ class Shipping:
             yield from pickle.loads(pickle.dumps(results))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("service", SERVICES)
 def test_work_can_be_shipped(tmp_path, service, version) -> None:
@@ -150,6 +151,7 @@ class Interrupting(WrappedStorage):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("service", SERVICES)
 def test_an_interrupted_commit_keeps_its_files(tmp_path, service, after) -> None:

@@ -120,6 +120,7 @@ def test_the_quick_reader_reads_the_same(name: str, iceberg_cases: Cases) -> Non
                     assert quick in (slim(whole, chosen), whole)  # entries of odd shape are left to the full reader
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(st.lists(entries(files()), max_size=4), st.sampled_from([2, 3]), st.none() | COUNTS)
 def test_entries_round_trip_either_way(listed: list[ManifestEntry], version: int, first_row_id: int | None) -> None:

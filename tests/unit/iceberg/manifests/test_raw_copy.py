@@ -42,6 +42,7 @@ def rewritten(metadata: TableMetadata, spec_id: int, listed: Sequence[ManifestEn
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(30))
 @given(st.data(), st.sampled_from([1, 2, 3]), st.none() | COUNTS, st.sampled_from([9, 140]))
 def test_moved_is_what_re_encoded_would_be(data: Any, version: int, first_row_id: int | None, bounds: int) -> None:
@@ -61,6 +62,7 @@ def test_moved_is_what_re_encoded_would_be(data: Any, version: int, first_row_id
     assert rewritten(metadata, 0, moved, content=content) == rewritten(metadata, 0, full, content=content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in CASES if not n.startswith("plan_")])
 def test_recorded_manifests_move_as_they_are(name: str, iceberg_cases: Cases) -> None:
     """Manifests that the engine wrote come out as re-encoding would have them; those of data files are not decoded.

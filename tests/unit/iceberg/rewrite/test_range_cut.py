@@ -62,6 +62,7 @@ def test_ranges_can_be_put_together() -> None:
     assert cut(list(range(12)), 6, together=3) == [list(range(6)), list(range(6, 12))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 7))])
 def test_many_rows_are_cut_by_a_sample(seed: int) -> None:
     """Ranges are about equal, not quite, and always the same for a seed."""

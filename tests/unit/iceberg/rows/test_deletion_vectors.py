@@ -86,6 +86,7 @@ def test_a_bitmap_that_contradicts_itself_is_refused(sentence: str, body: bytes)
         list(deletion_vector(blob_of(body), "x.puffin"))
 
 
+@pytest.mark.slow
 def test_a_small_blob_may_stand_for_many_rows() -> None:
     """Full runs of a few bytes are 8 KiB of bits each, so they come one at a time."""
     body = ONE_PART + run_containers(*((key, [(0, 65535)]) for key in range(65535)))

@@ -156,6 +156,7 @@ def rewritten_or_refused(table: SmallTable, options: dict[str, str]) -> str | No
     return None
 
 
+@pytest.mark.slow
 def test_an_undamaged_table_is_rewritten(tmp_path: Path, files: list[DataFile]) -> None:
     """By every planner, in every format version that it can have."""
     for number, options in enumerate(PLANNERS):
@@ -180,6 +181,7 @@ def test_other_sizes_than_the_files_are_refused(tmp_path: Path, files: list[Data
     assert "bytes" in (rewritten_or_refused(table_of(tmp_path / "t", damaged), PLANNERS[1]) or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["orc", "avro"])
 @pytest.mark.parametrize("rows", [1, 299, 301, 600])
 def test_formats_that_are_cut_by_rows_are_read_to_the_end(

@@ -70,6 +70,7 @@ def test_what_was_looked_up_is_in_the_report(root: Path, service: str, proof: st
     assert opened(root).apply(made(root, service), env=ENV).proved is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("damage", ["gone", "cut off"])
 def test_a_damaged_table_loses_nothing(root: Path, service: str, damage: str) -> None:
@@ -103,6 +104,7 @@ def test_it_is_proved_by_another_way_that_nothing_is_planned_that_stays(root: Pa
         assert any(refused(one, proof, seed, "names and the table is to keep") for seed in range(50)), path
 
 
+@pytest.mark.slow
 def test_a_sample_finds_by_chance_what_is_missing(root: Path) -> None:
     """Each data and delete file is in the sample of some seed, and one seed gives one sample."""
     for path in staying(root):
