@@ -8,5 +8,5 @@ from contract.golden_tables import Golden
 
 @pytest.fixture(scope="session")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
-    """All recorded tables with the plans that one local thread makes of them."""
-    return Golden.unpack(tmp_path_factory.mktemp("golden"))
+    """The recorded tables with the plans that one local thread makes of them."""
+    return Golden(tmp_path_factory.mktemp("golden"))

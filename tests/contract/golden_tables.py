@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from support.hudi_cases import load_cases, read_avro
+from support.hudi_cases import HudiCase, load_cases, read_avro
 from support.hudi_mdt_cases import lay_out
 from support.iceberg_cases import CASES, DATA, METADATA, unpack
 from support.iceberg_checker import TableState
@@ -33,7 +33,7 @@ from lakemeta.hudi import HudiTable
 from lakemeta.iceberg.table import IcebergTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakemeta.executor import Executor
     from lakemeta.plan import Plan
@@ -138,45 +138,58 @@ def outcome(plan: Callable[..., Plan], executor: Executor) -> str:
 
 @attrs.frozen
 class Golden:
-    """The recorded tables, unpacked, with their plans as made by one local thread."""
+    """The recorded tables, unpacked below a directory when they are asked for, with their plans by one local thread."""
 
-    hudi: tuple[Planned, ...]
-    iceberg: tuple[Planned, ...]
+    folder: Path
+    _planned: dict[str, list[Planned]] = attrs.field(factory=dict)
 
-    @classmethod
-    def unpack(cls, folder: Path) -> Golden:
-        """All of them below a directory."""
-        alone = LocalExecutor(1)
-        return cls(
-            tuple((work, work(alone)) for work in _hudi(folder / "hudi")),
-            tuple((work, work(alone)) for work in _iceberg(folder / "iceberg")),
-        )
+    def hudi(self, every: int) -> list[Planned]:
+        """The plan of each n-th recorded clean or rollback."""
+        return self._of({name: partial(_hudi, case, self.folder / name) for name, case in load_cases().items()}, every)
 
+    def iceberg(self, every: int) -> list[Planned]:
+        """All plans of each n-th recorded table."""
+        folder = self.folder / "iceberg"
+        works = {name: partial(_rewrites, name, folder) for name in CASES}
+        works |= {name: partial(_metadata_services, name, folder) for name in _names(METADATA)}
+        return self._of(works | {name: partial(_orphan_files, name, folder) for name in _names(ORPHANS)}, every)
 
-def _hudi(folder: Path) -> Iterator[Work]:
-    for name, case in load_cases().items():
-        table = HudiTable.open(case.unpack(folder / name))
-        if case.expected["action"] in ("clean", "schedule_clean"):
-            plan = partial(table.plan_clean, case.options, now=case.now, explain=True)
-        else:
-            plan = partial(table.plan_rollback, case.options, now=case.now, explain=True)
-        yield partial(outcome, plan)
+    def _of(self, tables: Mapping[str, Callable[[], Iterator[Work]]], every: int) -> list[Planned]:
+        for name in islice(tables, 0, None, every):
+            if name not in self._planned:
+                self._planned[name] = [(work, work(LocalExecutor(1))) for work in tables[name]()]
+        return [planned for name in islice(tables, 0, None, every) for planned in self._planned[name]]
 
 
-def _iceberg(folder: Path) -> Iterator[Work]:
-    for name in CASES:
-        case = unpack(name, folder)
-        table = IcebergTable.open(str(case.metadata_files()[-1]))
-        for plan in case.plans():
-            if plan.get("kind") != "position_deletes":
-                yield partial(outcome, partial(table.plan_rewrite_data_files, plan["options"], plan["where"]))
-    for path in sorted(METADATA.glob("*.tar.xz")):
-        table = IcebergTable.open(str(unpack(path.name.removesuffix(".tar.xz"), folder, METADATA).table))
-        for service, options in METADATA_SERVICES:
-            yield partial(outcome, partial(table.plan, service, options))
-    for path in sorted(ORPHANS.glob("*.tar.xz")):
-        table = IcebergTable.open(str(unpack(path.name.removesuffix(".tar.xz"), folder, ORPHANS).table))
-        yield partial(outcome, partial(table.plan, "remove-orphan-files", {}, now=ORPHANS_AT))
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name.removesuffix(".tar.xz") for path in folder.glob("*.tar.xz"))
+
+
+def _hudi(case: HudiCase, folder: Path) -> Iterator[Work]:
+    table = HudiTable.open(case.unpack(folder))
+    if case.expected["action"] in ("clean", "schedule_clean"):
+        yield partial(outcome, partial(table.plan_clean, case.options, now=case.now, explain=True))
+    else:
+        yield partial(outcome, partial(table.plan_rollback, case.options, now=case.now, explain=True))
+
+
+def _rewrites(name: str, folder: Path) -> Iterator[Work]:
+    case = unpack(name, folder)
+    table = IcebergTable.open(str(case.metadata_files()[-1]))
+    for plan in case.plans():
+        if plan.get("kind") != "position_deletes":
+            yield partial(outcome, partial(table.plan_rewrite_data_files, plan["options"], plan["where"]))
+
+
+def _metadata_services(name: str, folder: Path) -> Iterator[Work]:
+    table = IcebergTable.open(str(unpack(name, folder, METADATA).table))
+    for service, options in METADATA_SERVICES:
+        yield partial(outcome, partial(table.plan, service, options))
+
+
+def _orphan_files(name: str, folder: Path) -> Iterator[Work]:
+    table = IcebergTable.open(str(unpack(name, folder, ORPHANS).table))
+    yield partial(outcome, partial(table.plan, "remove-orphan-files", {}, now=ORPHANS_AT))
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TestOneThread(ExecutorContract):
-    every = 10  # the plans to compare with are one thread's
+    every = 40  # the plans to compare with are one thread's
 
     @pytest.fixture
     def executor(self) -> LocalExecutor:

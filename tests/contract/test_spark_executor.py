@@ -266,7 +266,7 @@ class TestThreads(ExecutorContract):
 
 class TestProcesses(ExecutorContract):
     master = PROCESSES
-    every = 3  # every table, and a third of its plans
+    every = 8
 
     def test_the_work_is_spread(self, executor: SparkExecutor) -> None:
         """Batches run in processes that are not this one, on both executors."""

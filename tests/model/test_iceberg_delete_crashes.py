@@ -1,6 +1,6 @@
 """Services on delete files that crash at any storage operation: the rows stay, and a second run finishes the work.
 
-Every third operation is tried; ``LAKEMETA_CRASH_STEP=1`` tries every one.
+Every seventh operation is tried; ``LAKEMETA_CRASH_STEP=1`` tries every one.
 The checker knows nothing of lakemeta: it reads the table as any other engine would.
 """
 
@@ -27,7 +27,7 @@ from lakemeta.storage import LocalStorage
 
 pytestmark = pytest.mark.slow
 
-STEP = int(os.environ.get("LAKEMETA_CRASH_STEP", "3"))
+STEP = int(os.environ.get("LAKEMETA_CRASH_STEP", "7"))
 ONE = {"max-concurrent-file-group-rewrites": "1"}
 SERVICES = {
     "rewrite-position-deletes": {"rewrite-all": "true", **ONE},
