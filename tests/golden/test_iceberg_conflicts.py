@@ -12,6 +12,7 @@ import attrs
 import pytest
 from support.iceberg_cases import Case, recorded_actions
 from support.iceberg_tables import SmallTable
+from support.sampling import one_in
 
 from lakemeta.errors import CommitConflictError
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
@@ -156,8 +157,7 @@ MEANWHILE = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", recorded())
+@pytest.mark.parametrize("name", one_in(6, recorded()))
 def test_recorded_conflict(name, iceberg_cases):
     """The rewrite is committed or refused as recorded; a refusal says why and leaves no manifest."""
     scene = Scene(iceberg_cases.fresh(CASE))

@@ -29,7 +29,7 @@ from lakemeta.storage import LocalStorage
 
 EXPIRE_DATA = DATA.with_name("iceberg_expire")
 CASES = tuple(sorted(path.name.removesuffix(".tar.xz") for path in EXPIRE_DATA.glob("*.tar.xz")))
-FAST = {"expire_readd_a", "expire_nomain_a", "expire_empty_a", "expire_gc_off_a"}
+FAST = {"expire_readd_a", "expire_nomain_a", "expire_gc_off_a"}
 FIELDS = ("refs", "schemas", "partition-specs", "statistics", "partition-statistics", "snapshot-log")
 PROPERTIES = "properties set first: "
 

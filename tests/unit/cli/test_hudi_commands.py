@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.builders import TableFiles, at, base, tree
 from support.checker import cleans
+from support.sampling import one_in
 
 from lakemeta.cli.main import main
 from lakemeta.storage import LocalStorage
@@ -198,7 +199,9 @@ def test_dropping_the_metadata_table_is_asked_for(run: Run, table: TableFiles) -
     assert tree(table.root) == before
 
 
-@pytest.mark.parametrize(("answer", "code", "files"), [(b"n\n", 1, 4), (b"y\n", 0, 2), (b"\x04", 130, 4)])
+@pytest.mark.parametrize(
+    ("answer", "code", "files"), one_in(3, [(b"n\n", 1, 4), (b"y\n", 0, 2), (b"\x04", 130, 4)], of=3)
+)
 def test_on_a_terminal(table: TableFiles, answer: bytes, code: int, files: int) -> None:
     """On a terminal it asks, takes no for an answer, and hanging up at the question changes nothing."""
     ours, theirs = pty.openpty()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.iceberg_tables import SmallTable, create_table, encoded
+from support.sampling import one_in
 
 from lakemeta.errors import CorruptMetadataError, StorageError, UnsupportedFeatureError
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
@@ -222,7 +223,7 @@ def test_files_of_an_old_spec_are_spread_over_the_new_partitions(table: SmallTab
     assert len(rewrite_group(job(table, metadata), back, 1).files) == 1
 
 
-@pytest.mark.parametrize("memory", [512 * 1024 * 1024, 20_000])
+@pytest.mark.parametrize("memory", one_in(2, [512 * 1024 * 1024, 20_000]))
 def test_rows_are_sorted_if_asked(table: SmallTable, memory: int, tmp_path: Path) -> None:
     """In memory or through temporary files, which are gone afterwards."""
     table.append(many(0, 3000, "b"), many(3000, 3000, "a"))
