@@ -7,14 +7,15 @@ manifest list.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from lakemeta.iceberg.manifests.codec import write_manifest
+from lakemeta.iceberg.manifests.codec import write_manifest, write_moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakemeta.iceberg.manifests.entries import ManifestContent, ManifestEntry, ManifestFile
+    from lakemeta.iceberg.manifests.entries import EntryColumns, ManifestContent, ManifestEntry, ManifestFile
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
 Key = tuple[object, ...]
@@ -45,13 +46,25 @@ class NewManifests:
         entries: Sequence[ManifestEntry],
     ) -> ManifestFile:
         """Encode a manifest, or give back what the same ``key`` gave before: equal keys need equal entries."""
+        write = partial(write_manifest, metadata, spec_id, entries, content=content, snapshot_id=self.snapshot_id)
+        manifest = self._made(key, metadata, write)
+        self._entries[manifest.manifest_path] = tuple(entries)
+        return manifest
+
+    def write_moved(
+        self, key: Key, metadata: TableMetadata, content: ManifestContent, spec_id: int, entries: EntryColumns
+    ) -> ManifestFile:
+        """As ``write``, of entries whose files are only copied; they are not remembered."""
+        write = partial(write_moved, metadata, spec_id, entries, content=content, snapshot_id=self.snapshot_id)
+        return self._made(key, metadata, write)
+
+    def _made(
+        self, key: Key, metadata: TableMetadata, write: Callable[..., tuple[bytes, ManifestFile]]
+    ) -> ManifestFile:
         full = (*key, metadata.format_version, metadata.current_schema_id)
         if full not in self._known:
             path = self._location(f"{self._commit_uuid}-m{len(self._known)}.avro")
-            data, manifest = write_manifest(
-                metadata, spec_id, entries, path=path, content=content, snapshot_id=self.snapshot_id
-            )
-            self._known[full], self._data[path], self._entries[path] = manifest, data, tuple(entries)
+            self._data[path], self._known[full] = write(path=path)
         return self._known[full]
 
     def list_location(self) -> str:

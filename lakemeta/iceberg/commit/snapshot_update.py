@@ -9,10 +9,10 @@ import attrs
 from lakemeta.iceberg.spec.table_metadata import MAIN_BRANCH, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from lakemeta.iceberg.manifests.entries import DataFile, ManifestEntry, ManifestFile
+    from lakemeta.iceberg.manifests.entries import DataFile, EntryColumns, ManifestEntry, ManifestFile
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
 
@@ -35,6 +35,10 @@ class Manifests(Protocol):
 
     def to_move(self, manifests: Sequence[ManifestFile], metadata: TableMetadata) -> Sequence[Sequence[ManifestEntry]]:
         """As ``entries``, to be written into new manifests of this version of the table; files may lack metrics."""
+        ...
+
+    def live_to_move(self, manifests: Sequence[ManifestFile], metadata: TableMetadata) -> Iterator[EntryColumns]:
+        """The live entries of each manifest, to be written into new ones of this version of the table."""
         ...
 
 

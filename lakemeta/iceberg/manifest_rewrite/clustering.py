@@ -14,6 +14,7 @@ Rules of this module (RewriteManifestsSparkAction, and Spark's RangePartitioner 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -64,11 +65,13 @@ class Clustering:
         return [found[at : at + limit] for found in ranges for at in range(0, len(found), limit)]
 
     def _ranges(self, partitions: Sequence[tuple[Value, ...]]) -> list[list[int]]:
-        keys = {partition: self.key(partition) for partition in set(partitions)}
-        by_key: dict[Key, list[int]] = {}
+        by_partition: defaultdict[tuple[Value, ...], list[int]] = defaultdict(list)
         for at, partition in enumerate(partitions):
-            by_key.setdefault(keys[partition], []).append(at)
-        ordered = {key: by_key[key] for key in sorted(by_key)}
+            by_partition[partition].append(at)
+        by_key: defaultdict[Key, list[int]] = defaultdict(list)
+        for partition, found in by_partition.items():
+            by_key[self.key(partition)] += found
+        ordered = {key: sorted(by_key[key]) for key in sorted(by_key)}
         bounds = range_bounds({key: len(found) for key, found in ordered.items()}, self.wanted)
         ranges: list[list[int]] = [[] for _ in range(len(bounds) + 1)]
         for key, found in ordered.items():

@@ -97,8 +97,8 @@ def judge(
     clustering = Clustering.of(manifests, metadata.specs_by_id[spec_id], options.sort_by, options.target_size_bytes)
     if clustering.wanted == 1 and len(manifests) == 1:
         return "there is no other"
-    read = stored.stream(manifests, frozenset())  # also without partitions: a line may count what is not there
-    partitions = [entry.data_file.partition for entries in read for entry in entries if entry.is_live]
+    read = stored.columns(manifests)  # also without partitions: a line may count what is not there
+    partitions = [partition for entries in read for partition in entries.live_partitions]
     outputs, types = clustering.outputs(partitions), metadata.partition_types(spec_id)
     counted = in_order(partitions, clustering.key)
     before = Opened.count([m.partitions for m in manifests], types, counted)

@@ -13,7 +13,7 @@ Rules of this module:
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -22,8 +22,7 @@ from lakemeta.iceberg.commit.snapshot_producer import draft_of
 from lakemeta.iceberg.commit.summary import ENGINE, totals
 from lakemeta.iceberg.manifest_rewrite.clustering import Clustering
 from lakemeta.iceberg.manifest_rewrite.gain import Opened, in_order
-from lakemeta.iceberg.manifests.codec import read_manifest
-from lakemeta.iceberg.manifests.entries import EntryStatus, ManifestContent, ManifestEntry, ManifestFile
+from lakemeta.iceberg.manifests.entries import EntryColumns, ManifestContent, ManifestFile
 from lakemeta.iceberg.manifests.entry_writer import EntryLayout
 from lakemeta.iceberg.manifests.lines import check_snapshots
 from lakemeta.iceberg.manifests.raw_copy import holds_moved
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.commit.snapshot_update import Manifests
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
     from lakemeta.iceberg.spec.types import Value
-
-_NUMBERS_OF_VERSION_1: Final = attrgetter("status", "snapshot_id")
-_NUMBERS: Final = attrgetter("status", "snapshot_id", "sequence_number", "file_sequence_number")
 
 
 @attrs.frozen
@@ -98,31 +94,20 @@ class Replacement:
         return draft_of(MAIN_BRANCH, base, head, [*created, *kept], summary, self.new)
 
     def _rewritten(self, group: Replaced, old: Sequence[ManifestFile], metadata: TableMetadata) -> list[ManifestFile]:
-        live = [
-            entry.changed(EntryStatus.EXISTING, entry.snapshot_id, entry.stored)
-            for entries in self._to_move(old, metadata)
-            for entry in entries
-            if entry.is_live
-        ]
+        live = EntryColumns.joined(self.manifests.live_to_move(old, metadata))
         spec = metadata.specs_by_id[group.spec_id]
         clustering = Clustering.of(old, spec, self.sort_by, self.target_size_bytes)
-        outputs = clustering.outputs([entry.data_file.partition for entry in live])
-        _check_spread(outputs, len(live))
+        outputs = clustering.outputs(live.partitions)
+        _check_spread(outputs, len(live.heads))
         created: list[ManifestFile] = []
         for number, positions in enumerate(outputs):
-            entries = [live[at] for at in positions]
+            entries = live.take(positions)
             key = ("clustered", group.content, group.spec_id, number)
-            manifest = self.new.write(key, metadata, group.content, group.spec_id, entries)
+            manifest = self.new.write_moved(key, metadata, group.content, group.spec_id, entries)
             _check_written(self.new.data([manifest])[manifest.manifest_path], manifest, entries, metadata)
             created.append(manifest)
-        self._note(group, old, created, in_order((e.data_file.partition for e in live), clustering.key), metadata)
+        self._note(group, old, created, in_order(live.partitions, clustering.key), metadata)
         return created
-
-    def _to_move(self, old: Sequence[ManifestFile], metadata: TableMetadata) -> Sequence[Sequence[ManifestEntry]]:
-        """The entries of some manifests, all as bytes or all decoded, so that they can be compared again."""
-        found = self.manifests.to_move(old, metadata)
-        kinds = {entry.stored is None for entries in found for entry in entries if entry.is_live}
-        return found if len(kinds) < 2 else self.manifests.entries(old)
 
     def _note(
         self,
@@ -172,30 +157,10 @@ def _check_spread(outputs: Sequence[Sequence[int]], files: int) -> None:
         raise CorruptMetadataError(f"{files} files would not have been spread over manifests; nothing was committed")
 
 
-def _check_written(
-    data: bytes, manifest: ManifestFile, entries: Sequence[ManifestEntry], metadata: TableMetadata
-) -> None:
+def _check_written(data: bytes, manifest: ManifestFile, entries: EntryColumns, metadata: TableMetadata) -> None:
     """Raise CorruptMetadataError unless the bytes of a manifest hold just these entries, in this order."""
     layout = EntryLayout.of(metadata, manifest.partition_spec_id)
-    if all(entry.stored is not None for entry in entries):
-        same = holds_moved(data, manifest.manifest_path, entries, layout.canonical)
-    else:
-        same = _holds(data, manifest, entries, metadata)
-    if not same:
+    if not holds_moved(data, manifest.manifest_path, entries, layout):
         raise CorruptMetadataError(
             f"{manifest.manifest_path} would not have held the entries that it is to hold; nothing was committed"
         )
-
-
-def _holds(data: bytes, manifest: ManifestFile, entries: Sequence[ManifestEntry], metadata: TableMetadata) -> bool:
-    # All files of a list have row ids or none has; what a manifest without a first one says of them is not read.
-    has_ids = any(entry.data_file.first_row_id is not None for entry in entries)
-    line = attrs.evolve(manifest, first_row_id=0 if has_ids else None)
-    found = read_manifest(data, line, metadata.specs_by_id[manifest.partition_spec_id])
-    numbers = _NUMBERS if metadata.format_version > 1 else _NUMBERS_OF_VERSION_1
-    return [(numbers(e), *_file(e)) for e in found] == [(numbers(e), *_file(e)) for e in entries]
-
-
-def _file(entry: ManifestEntry) -> tuple[object, str]:
-    """A file as a value that equals itself also where its partition has a NaN."""
-    return attrs.evolve(entry.data_file, partition=()), repr(entry.data_file.partition)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from operator import itemgetter
+from itertools import compress
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.avro import container as avro
@@ -14,6 +15,7 @@ from lakemeta.iceberg.manifests.checks import check_entry_schema, check_list_sch
 from lakemeta.iceberg.manifests.entries import (
     UNASSIGNED_SEQUENCE,
     DataFile,
+    EntryColumns,
     EntryStatus,
     FileContent,
     Inheritance,
@@ -189,7 +191,40 @@ def write_manifest(
 
     Entries are written as they are: None sequence numbers stay None and are inherited by readers.
     """
-    listed, spec, types = list(entries), metadata.specs_by_id[spec_id], metadata.partition_types(spec_id)
+    listed, layout = list(entries), EntryLayout.of(metadata, spec_id)
+    columns, encoded = EntryColumns.of(listed), map(layout.encode, listed)
+    rest: dict[str, Any] = {"path": path, "content": content, "snapshot_id": snapshot_id}
+    return _joined(metadata, spec_id, columns, encoded, **rest, first_row_id=first_row_id)
+
+
+def write_moved(
+    metadata: TableMetadata,
+    spec_id: int,
+    entries: EntryColumns,
+    *,
+    path: str,
+    content: ManifestContent,
+    snapshot_id: int,
+) -> tuple[bytes, ManifestFile]:
+    """As :func:`write_manifest`, of entries whose files are in Avro, in the layout of the table's new manifests."""
+    layout = EntryLayout.of(metadata, spec_id)
+    known = {head: layout.encode_head(head) for head in set(entries.heads)}
+    encoded = map(add, map(known.__getitem__, entries.heads), entries.files)
+    return _joined(metadata, spec_id, entries, encoded, path=path, content=content, snapshot_id=snapshot_id)
+
+
+def _joined(
+    metadata: TableMetadata,
+    spec_id: int,
+    entries: EntryColumns,
+    encoded: Iterable[bytes],
+    *,
+    path: str,
+    content: ManifestContent,
+    snapshot_id: int,
+    first_row_id: int | None = None,
+) -> tuple[bytes, ManifestFile]:
+    spec, types = metadata.specs_by_id[spec_id], metadata.partition_types(spec_id)
     header = {
         "schema": _json(schema_to_json(metadata.schema)),
         "schema-id": metadata.current_schema_id,
@@ -200,9 +235,9 @@ def write_manifest(
         header["content"] = "deletes" if content == ManifestContent.DELETES else "data"
     layout = EntryLayout.of(metadata, spec_id)
     described = _described(layout.struct, header, metadata.format_version)
-    encoded = map(layout.encode, listed)
     data = avro.join_container(layout.schema, encoded, codec=_CODEC, metadata=described)
-    live = [e.sequence_number for e in listed if e.is_live and e.sequence_number is not None]
+    heads = set(entries.heads)
+    live = [sequence for status, _, sequence, _ in heads if status != EntryStatus.DELETED and sequence is not None]
     return data, ManifestFile(
         manifest_path=path,
         manifest_length=len(data),
@@ -211,15 +246,16 @@ def write_manifest(
         sequence_number=UNASSIGNED_SEQUENCE,
         min_sequence_number=min(live, default=UNASSIGNED_SEQUENCE),
         added_snapshot_id=snapshot_id,
-        partitions=summarise(types, [e.data_file.partition for e in listed]),
+        partitions=summarise(types, entries.partitions),
         first_row_id=first_row_id,
-        **_counts(listed),
+        **_counts(entries),
     )
 
 
 def summarise(types: Sequence[Type], partitions: Sequence[tuple[Value, ...]]) -> tuple[PartitionFieldSummary, ...]:
     """The partition summaries of a manifest with files in these partitions (engine: PartitionSummary)."""
-    return tuple(_summary(kind, [p[i] for p in partitions]) for i, kind in enumerate(types))
+    different = {id(partition): partition for partition in partitions}.values()  # as a rule files share them
+    return tuple(_summary(kind, [p[i] for p in different]) for i, kind in enumerate(types))
 
 
 def partition_reader(
@@ -345,14 +381,15 @@ def _pairs(items: Iterable[Mapping[str, Any]] | None) -> dict[int, Any] | None:
     return None if items is None else {item["key"]: item["value"] for item in items}
 
 
-def _counts(entries: Sequence[ManifestEntry]) -> dict[str, Any]:
+def _counts(entries: EntryColumns) -> dict[str, Any]:
     counts: dict[str, Any] = {}
+    statuses = [head[0] for head in entries.heads]
     for name, status in (
         ("added", EntryStatus.ADDED),
         ("existing", EntryStatus.EXISTING),
         ("deleted", EntryStatus.DELETED),
     ):
-        rows = [e.data_file.record_count for e in entries if e.status == status]
+        rows = list(compress(entries.record_counts, [found == status for found in statuses]))
         counts |= {f"{name}_files_count": len(rows), f"{name}_rows_count": sum(rows)}
     return counts
 

@@ -6,14 +6,17 @@ Names are the specification's ("Manifests", "Manifest Lists"). Sizes are bytes.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from itertools import compress
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lakemeta.iceberg.spec.types import Value
+
+T = TypeVar("T")
 
 FILE_PATH_ID: Final = 2147483546  # field id of the file_path column in position delete files
 UNASSIGNED_SEQUENCE: Final = -1  # of a manifest not yet listed: the committing snapshot's takes its place
@@ -147,6 +150,57 @@ class ManifestEntry:
         """The entry with another status, snapshot id and record; faster than attrs.evolve, of which there are many."""
         numbers = (self.sequence_number, self.file_sequence_number)
         return ManifestEntry(status, snapshot_id, *numbers, self.data_file, stored)
+
+
+Head = tuple[EntryStatus, int | None, int | None, int | None]  # status, snapshot id, data and file sequence number
+
+
+@attrs.frozen(slots=True, eq=False)
+class EntryColumns:
+    """What a line of a manifest list says of entries, column by column, in file order.
+
+    Entries of equal heads or partitions may share them. ``files`` are the files' records in Avro, where they are only
+    copied.
+    """
+
+    heads: Sequence[Head]
+    partitions: Sequence[tuple[Value, ...]]
+    record_counts: Sequence[int]
+    files: Sequence[bytes] = ()
+
+    @classmethod
+    def of(cls, entries: Sequence[ManifestEntry]) -> EntryColumns:
+        """The columns of some entries."""
+        heads = [(e.status, e.snapshot_id, e.sequence_number, e.file_sequence_number) for e in entries]
+        files = [entry.data_file for entry in entries]
+        return cls(heads, [file.partition for file in files], [file.record_count for file in files])
+
+    @classmethod
+    def joined(cls, parts: Iterable[EntryColumns]) -> EntryColumns:
+        """The columns of all entries of several manifests."""
+        heads: list[Head] = []
+        partitions: list[tuple[Value, ...]] = []
+        records: list[int] = []
+        files: list[bytes] = []
+        for part in parts:
+            heads += part.heads
+            partitions += part.partitions
+            records += part.record_counts
+            files += part.files
+        return cls(heads, partitions, records, files)
+
+    @property
+    def live_partitions(self) -> Iterable[tuple[Value, ...]]:
+        """The partition of each file that was not removed."""
+        return compress(self.partitions, [head[0] != EntryStatus.DELETED for head in self.heads])
+
+    def take(self, positions: Sequence[int]) -> EntryColumns:
+        """The columns of some of the entries."""
+
+        def of(column: Sequence[T]) -> Sequence[T]:
+            return [column[at] for at in positions] if column else ()
+
+        return EntryColumns(of(self.heads), of(self.partitions), of(self.record_counts), of(self.files))
 
 
 class Inheritance:

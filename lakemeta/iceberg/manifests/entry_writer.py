@@ -14,7 +14,7 @@ from lakemeta.iceberg.spec import values
 from lakemeta.iceberg.spec.types import DecimalType, NestedField, StructType, Type, Value, decimal_bytes
 
 if TYPE_CHECKING:
-    from lakemeta.iceberg.manifests.entries import ManifestEntry
+    from lakemeta.iceberg.manifests.entries import Head, ManifestEntry
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
 MAPS: Final = (
@@ -75,9 +75,14 @@ class EntryLayout:
                 raise CorruptMetadataError(f"the manifest entry of {path} does not fit the table: {error}") from error
         if stored.layout != self.canonical:
             raise CorruptMetadataError(f"{entry.data_file.file_path} was stored in another layout than it is moved to")
-        sequences = (entry.sequence_number, entry.file_sequence_number) if self.format_version > 1 else ()
-        numbers = [_optional(number) for number in (entry.snapshot_id, *sequences)]
-        return b"".join([avro.encode_long(entry.status), *numbers, stored.data])
+        numbers = (entry.snapshot_id, entry.sequence_number, entry.file_sequence_number)
+        return self.encode_head((entry.status, *numbers)) + stored.data
+
+    def encode_head(self, head: Head) -> bytes:
+        """What comes before an entry's file."""
+        status, snapshot_id, *sequences = head
+        numbers = (snapshot_id, *(sequences if self.format_version > 1 else ()))
+        return b"".join([avro.encode_long(status), *map(_optional, numbers)])
 
 
 @lru_cache(maxsize=64)

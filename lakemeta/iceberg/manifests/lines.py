@@ -6,7 +6,8 @@ number that is wrong loses rows or brings deleted ones back. So a line is compar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg.manifests.entries import EntryStatus
@@ -14,7 +15,7 @@ from lakemeta.iceberg.manifests.entries import EntryStatus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakemeta.iceberg.manifests.entries import ManifestEntry, ManifestFile, PartitionFieldSummary
+    from lakemeta.iceberg.manifests.entries import EntryColumns, ManifestFile, PartitionFieldSummary
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
     from lakemeta.iceberg.spec.types import Value
 
@@ -57,45 +58,53 @@ def check_snapshots(manifests: Iterable[ManifestFile], head: Snapshot, metadata:
             raise _contradiction(manifest, f"the sequence number {manifest.sequence_number}, and {theirs}")
 
 
-def check_entries(manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> None:
+def check_entries(manifest: ManifestFile, entries: EntryColumns) -> None:
     """Raise CorruptMetadataError unless a manifest's entries are as many, as old, and where its line says."""
-    statuses = [entry.status for entry in entries]
+    heads = Counter(entries.heads)  # few, of many entries
     for status, files, rows in _counted(manifest):
-        found = statuses.count(status)
+        found = sum([count for head, count in heads.items() if head[0] == status])
         if files is not None and files != found:
             raise _contradiction(manifest, f"{files} {status.name.lower()} files, and it has {found}")
         if rows is not None and rows != (held := _rows(entries, status, found)):
             raise _contradiction(manifest, f"{rows} {status.name.lower()} rows, and it has {held}")
-    live = [entry for entry in entries if entry.is_live] if EntryStatus.DELETED in statuses else entries
-    numbers = {entry.sequence_number or 0 for entry in live}  # few, of many entries
+    numbers = {sequence or 0 for status, _, sequence, _ in heads if status != EntryStatus.DELETED}
     if numbers and min(numbers) < manifest.min_sequence_number:
         said = f"{manifest.min_sequence_number} as the least sequence number in it"
         raise _contradiction(manifest, f"{said}, and it has {min(numbers)}")
     if numbers and max(numbers) > manifest.sequence_number:
         said = f"the sequence number {manifest.sequence_number}"
         raise _contradiction(manifest, f"{said}, and it has files of {max(numbers)}")
-    for partition in {entry.data_file.partition for entry in entries} if manifest.partitions else ():
-        _check_partition(manifest, partition, manifest.partitions or ())
+    if manifest.partitions and entries.partitions:
+        _check_partitions(manifest, set(entries.partitions), manifest.partitions)
 
 
-def _check_partition(
-    manifest: ManifestFile, partition: tuple[Value, ...], summaries: Sequence[PartitionFieldSummary]
+def _check_partitions(
+    manifest: ManifestFile, partitions: set[tuple[Value, ...]], summaries: Sequence[PartitionFieldSummary]
 ) -> None:
-    """Raise CorruptMetadataError for a partition that is not within the line's summaries of the partition fields."""
-    if len(partition) != len(summaries):
-        raise _contradiction(manifest, f"{len(summaries)} partition fields, and its spec has {len(partition)}")
-    for value, summary in zip(partition, summaries, strict=True):
-        if value is None and not summary.contains_null:
+    """Raise CorruptMetadataError for partitions that are not within the line's summaries of the partition fields."""
+    fields = [set(values) for values in zip(*partitions, strict=True)]
+    if len(fields) != len(summaries):
+        raise _contradiction(manifest, f"{len(summaries)} partition fields, and its spec has {len(fields)}")
+    for values, summary in zip(fields, summaries, strict=True):
+        if None in values and not summary.contains_null:
             raise _contradiction(manifest, "no partition in it has a null, and one has")
-        lower, upper = (_comparable(value, bound) for bound in (summary.lower_bound, summary.upper_bound))
-        own = value.encode() if isinstance(value, str) else value
-        if (lower is not None and own < lower) or (upper is not None and own > upper):
-            raise _contradiction(manifest, f"its partitions lie within bounds that {value!r:.100} does not lie in")
+        for kind in (str, int):
+            # In UTF-8 texts are in the order of code points, as texts of Python are.
+            listed: list[Any] = [value for value in values if type(value) is kind]
+            for value in (min(listed), max(listed)) if listed else ():
+                _check_bounds(manifest, value, summary)
 
 
-def _comparable(value: Value, bound: bytes | None) -> Value:
-    """A bound in the terms of a text (UTF-8 is in the order of code points) or an int; None of other types."""
-    if bound is None or type(value) not in (str, int):
+def _check_bounds(manifest: ManifestFile, value: str | int, summary: PartitionFieldSummary) -> None:
+    lower, upper = (_comparable(value, bound) for bound in (summary.lower_bound, summary.upper_bound))
+    own: Any = value.encode() if isinstance(value, str) else value
+    if (lower is not None and own < lower) or (upper is not None and own > upper):
+        raise _contradiction(manifest, f"its partitions lie within bounds that {value!r:.100} does not lie in")
+
+
+def _comparable(value: str | int, bound: bytes | None) -> Any:
+    """A bound in the terms of a text or an int."""
+    if bound is None:
         return None
     return bound if isinstance(value, str) else int.from_bytes(bound, "little", signed=True)
 
@@ -109,10 +118,11 @@ def _counted(manifest: ManifestFile) -> tuple[tuple[EntryStatus, int | None, int
     )
 
 
-def _rows(entries: Sequence[ManifestEntry], status: EntryStatus, found: int) -> int:
-    if found in (0, len(entries)):  # as nearly always
-        return sum([entry.data_file.record_count for entry in entries]) if found else 0
-    return sum([entry.data_file.record_count for entry in entries if entry.status == status])
+def _rows(entries: EntryColumns, status: EntryStatus, found: int) -> int:
+    if found in (0, len(entries.heads)):  # as nearly always
+        return sum(entries.record_counts) if found else 0
+    pairs = zip(entries.heads, entries.record_counts, strict=True)
+    return sum([records for head, records in pairs if head[0] == status])
 
 
 def _contradiction(manifest: ManifestFile, what: str) -> CorruptMetadataError:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from lakemeta.avro import container as avro
 from lakemeta.iceberg.manifests.codec import manifests_of, read_manifest_list
-from lakemeta.iceberg.manifests.fast_reader import UNFAMILIAR, split_records
 from lakemeta.iceberg.manifests.lines import checked_lines
+from lakemeta.iceberg.manifests.record_patterns import RECORD, UNFAMILIAR, record_scanner
 
 if TYPE_CHECKING:
     from lakemeta.iceberg.manifests.entries import ManifestFile
@@ -27,7 +28,9 @@ class ManifestLists:
         line that contradicts itself.
         """
         try:
-            schema, lines = split_records(data, path)
+            schema, blocks = avro.read_blocks(data, path)
+            scanner = record_scanner(json.dumps(schema), frozenset({RECORD}))
+            lines = [line for count, block in blocks for (line,) in scanner.rows(count, block)]
         except UNFAMILIAR:
             return checked_lines(read_manifest_list(data, path))
         header = avro.container_metadata(data, path)

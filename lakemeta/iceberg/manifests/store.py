@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
 from lakemeta.executor import Executor, LocalExecutor, nearby
 from lakemeta.iceberg.manifests.codec import read_manifest, read_manifest_list
 from lakemeta.iceberg.manifests.delete_entries import scan_delete_manifest
+from lakemeta.iceberg.manifests.entries import EntryColumns
 from lakemeta.iceberg.manifests.entry_writer import EntryLayout
 from lakemeta.iceberg.manifests.fast_reader import scan_manifest
 from lakemeta.iceberg.manifests.lines import check_entries, checked_lines
-from lakemeta.iceberg.manifests.raw_copy import read_to_move
+from lakemeta.iceberg.manifests.raw_copy import live_to_move, read_columns, read_to_move
 from lakemeta.iceberg.spec.locations import store_path
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.spec.partitioning import PartitionSpec
     from lakemeta.iceberg.spec.table_metadata import Snapshot, TableMetadata
     from lakemeta.storage.contract import Storage
+
+T = TypeVar("T")
 
 BATCH_SIZE = 4
 _FEW = 16  # manifests, and
@@ -78,6 +81,15 @@ class StoredManifests:
         self._moving.update(zip(missing, self._spread(read, missing.values()), strict=True))
         return [self._moving[key] for key in keys]
 
+    def live_to_move(self, manifests: Sequence[ManifestFile], metadata: TableMetadata) -> Iterator[EntryColumns]:
+        """The live entries of each manifest, to be written into new ones of this version of the table."""
+        layouts = {m.partition_spec_id: EntryLayout.of(metadata, m.partition_spec_id) for m in manifests}
+        return self._spread(partial(_read_live, self._storage, self.specs, layouts), manifests)
+
+    def columns(self, manifests: Collection[ManifestFile]) -> Iterator[EntryColumns]:
+        """What the lines of some manifests say of their entries, of each entry; read ahead but not remembered."""
+        return self._spread(partial(_read_columns, self._storage, self.specs), manifests)
+
     def stream(
         self, manifests: Collection[ManifestFile], metrics: frozenset[int] | None = None
     ) -> Iterator[tuple[ManifestEntry, ...]]:
@@ -90,9 +102,9 @@ class StoredManifests:
 
     def _spread(
         self,
-        read: Callable[[Sequence[ManifestFile]], Iterable[tuple[ManifestEntry, ...]]],
+        read: Callable[[Sequence[ManifestFile]], Iterable[T]],
         manifests: Collection[ManifestFile],
-    ) -> Iterator[tuple[ManifestEntry, ...]]:
+    ) -> Iterator[T]:
         few = len(manifests) <= _FEW and sum(m.manifest_length for m in manifests) <= _SMALL
         executor = nearby(self._executor) if few else self._executor
         return executor.map_batches(read, manifests, batch_size=BATCH_SIZE)
@@ -158,8 +170,27 @@ def _read_to_move(
         yield _checked(manifest, read_to_move(data, manifest, spec, layouts[manifest.partition_spec_id]))
 
 
+def _read_live(
+    storage: Storage,
+    specs: Mapping[int, PartitionSpec],
+    layouts: Mapping[int, EntryLayout],
+    manifests: Sequence[ManifestFile],
+) -> Iterator[EntryColumns]:
+    for manifest, spec, data in _read(storage, specs, manifests):
+        yield live_to_move(data, manifest, spec, layouts[manifest.partition_spec_id])
+
+
+def _read_columns(
+    storage: Storage, specs: Mapping[int, PartitionSpec], manifests: Sequence[ManifestFile]
+) -> Iterator[EntryColumns]:
+    for manifest, spec, data in _read(storage, specs, manifests):
+        columns = read_columns(data, manifest, spec)
+        check_entries(manifest, columns)
+        yield columns
+
+
 def _checked(manifest: ManifestFile, entries: list[ManifestEntry]) -> tuple[ManifestEntry, ...]:
-    check_entries(manifest, entries)
+    check_entries(manifest, EntryColumns.of(entries))
     return tuple(entries)
 
 

@@ -22,7 +22,7 @@ from lakemeta.iceberg.catalogs.place import Place
 from lakemeta.iceberg.commit import new_manifests
 from lakemeta.iceberg.commit.snapshot_update import SnapshotUpdate
 from lakemeta.iceberg.manifest_rewrite.planner import refuse_uncounted
-from lakemeta.iceberg.manifests.codec import write_manifest
+from lakemeta.iceberg.manifests.codec import write_moved
 from lakemeta.iceberg.manifests.entries import ManifestFile
 from lakemeta.iceberg.spec.partitioning import PartitionField, PartitionSpec
 from lakemeta.iceberg.spec.transforms import Transform
@@ -247,20 +247,20 @@ def test_another_table_is_refused(shared, tmp_path):
 
 
 def _lost(entries):
-    return entries[1:]
+    return entries.take(range(1, len(entries.heads)))
 
 
 def _doubled(entries):
-    return [*entries, entries[0]]
+    return entries.take([*range(len(entries.heads)), 0])
 
 
 def _older(entries):
-    return [attrs.evolve(entries[0], sequence_number=entries[0].sequence_number + 1), *entries[1:]]
+    status, snapshot_id, sequence, own = entries.heads[0]
+    return attrs.evolve(entries, heads=[(status, snapshot_id, sequence + 1, own), *entries.heads[1:]])
 
 
 def _changed(entries):
-    stored = attrs.evolve(entries[0].stored, data=entries[1].stored.data)
-    return [attrs.evolve(entries[0], stored=stored), *entries[1:]]
+    return attrs.evolve(entries, files=[entries.files[1], *entries.files[1:]])
 
 
 @pytest.mark.parametrize("damage", [_lost, _doubled, _older, _changed])
@@ -268,11 +268,11 @@ def test_entries_are_counted_before_anything_is_committed(shared, monkeypatch, d
     """A writer that loses, doubles or changes one entry commits nothing, and leaves nothing."""
 
     def write(metadata, spec_id, entries, **rest):
-        return write_manifest(metadata, spec_id, damage(list(entries)) if len(entries) > 1 else entries, **rest)
+        return write_moved(metadata, spec_id, damage(entries) if len(entries.heads) > 1 else entries, **rest)
 
     table, before = opened(shared), unchanged(shared)
     plan = table.plan(MANIFESTS)
-    monkeypatch.setattr(new_manifests, "write_manifest", write)
+    monkeypatch.setattr(new_manifests, "write_moved", write)
     with pytest.raises(CorruptMetadataError, match="nothing was committed"):
         table.apply(plan)
     assert unchanged(shared) == before

@@ -21,7 +21,7 @@ from support.iceberg_values import added, data_file
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.iceberg import IcebergTable
 from lakemeta.iceberg.manifests.codec import summarise
-from lakemeta.iceberg.manifests.entries import EntryStatus, ManifestContent, ManifestFile
+from lakemeta.iceberg.manifests.entries import EntryColumns, EntryStatus, ManifestContent, ManifestFile
 from lakemeta.iceberg.manifests.lines import check_entries, check_line
 from lakemeta.iceberg.manifests.store import StoredManifests
 from lakemeta.iceberg.spec.types import LONG, STRING
@@ -151,19 +151,19 @@ def test_entries_are_held_against_the_numbers_of_their_line() -> None:
     entries = [added(data_file("new"), 3), old, gone]
     rows = entries[0].data_file.record_count
     line = ManifestFile("m", 1, 0, ManifestContent.DATA, 3, 2, 7, 1, 1, 1, rows, rows, rows)
-    check_entries(line, entries)
-    check_entries(attrs.evolve(line, min_sequence_number=0), entries)
-    check_entries(ManifestFile("m", 1, 0, sequence_number=3), entries)
+    check_entries(line, EntryColumns.of(entries))
+    check_entries(attrs.evolve(line, min_sequence_number=0), EntryColumns.of(entries))
+    check_entries(ManifestFile("m", 1, 0, sequence_number=3), EntryColumns.of(entries))
     for name in ("added", "existing", "deleted"):
         for what in ("files", "rows"):
             count = f"{name}_{what}_count"
             for changed in (getattr(line, count) - 1, getattr(line, count) + 1):
                 with pytest.raises(CorruptMetadataError, match=f"m: {changed} {name} {what}, and it has"):
-                    check_entries(attrs.evolve(line, **{count: changed}), entries)
+                    check_entries(attrs.evolve(line, **{count: changed}), EntryColumns.of(entries))
     with pytest.raises(CorruptMetadataError, match="3 as the least sequence number in it, and it has 2"):
-        check_entries(attrs.evolve(line, min_sequence_number=3), entries)
+        check_entries(attrs.evolve(line, min_sequence_number=3), EntryColumns.of(entries))
     with pytest.raises(CorruptMetadataError, match="sequence number 2, and it has files of 3"):
-        check_entries(attrs.evolve(line, sequence_number=2), entries)
+        check_entries(attrs.evolve(line, sequence_number=2), EntryColumns.of(entries))
 
 
 @pytest.mark.parametrize("partition", [(None, 3), ("a", 3), ("\U0001f601", 3), ("b", 2), ("c", 500), ("", None)])
@@ -173,12 +173,12 @@ def test_entries_lie_within_the_partitions_of_their_line(partition: tuple[Any, .
     inside = [("b", 3), ("d\U0001f600", 299), ("\ue000", 3)]
     bounds = summarise(types, [("b", 3), ("\U0001f600", 300)])
     line = ManifestFile("m", 1, 0, sequence_number=1, partitions=bounds)
-    check_entries(line, [added(data_file(partition=p), 1) for p in inside])
-    check_entries(attrs.evolve(line, partitions=None), [added(data_file(partition=partition), 1)])
+    check_entries(line, EntryColumns.of([added(data_file(partition=p), 1) for p in inside]))
+    check_entries(attrs.evolve(line, partitions=None), EntryColumns.of([added(data_file(partition=partition), 1)]))
     with pytest.raises(CorruptMetadataError, match=r"m: (no partition in it|its partitions lie)"):
-        check_entries(line, [added(data_file(partition=p), 1) for p in (*inside, partition)])
+        check_entries(line, EntryColumns.of([added(data_file(partition=p), 1) for p in (*inside, partition)]))
     with pytest.raises(CorruptMetadataError, match="m: 2 partition fields, and its spec has 1"):
-        check_entries(line, [added(data_file(partition=("b",)), 1)])
+        check_entries(line, EntryColumns.of([added(data_file(partition=("b",)), 1)]))
 
 
 def test_no_file_is_an_orphan_by_its_line(table: SmallTable) -> None:
