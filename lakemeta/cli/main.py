@@ -6,6 +6,7 @@ nothing changed; 4 partly done; 5 commit state unknown, nothing deleted.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -26,6 +27,7 @@ from lakemeta.cli.undo import history, purge, restore
 from lakemeta.errors import LakemetaError
 from lakemeta.version import __version__
 
+_OBJECTS_A_COLLECTION = 100_000
 _CODES = {
     1: "nothing was changed: the question was answered with no",
     PARTLY_DONE: "partly done: the report says what is left",
@@ -61,6 +63,7 @@ def main() -> None:
     """Run the command line and exit with the code that the module text names."""
     if sys.platform == "linux":  # buffers that grow are moved, not copied: a fifth of the CPU time of a rewrite
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    gc.set_threshold(_OBJECTS_A_COLLECTION, 20, 50)  # plans are many objects that live on: looking at them is in vain
     INTERRUPT.install()
     failure, printed = None, False
     try:
