@@ -61,7 +61,9 @@ class Watch:
 
     def apply(self, kind: str, run: Callable[[], Report]) -> Report:
         """Apply a plan, with events before and after."""
-        return self._observed("apply_started", "applied", {"plan": kind}, run, _report_fields)
+        started = self.clock()
+        report = self._observed("apply_started", "applied", {"plan": kind}, run, _report_fields)
+        return attrs.evolve(report, duration_ms=int((self.clock() - started).total_seconds() * 1000))
 
     def _observed(
         self, before: str, after: str, fields: dict[str, Any], work: Callable[[], T], describe: Callable[[T], Any]

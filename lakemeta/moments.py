@@ -16,6 +16,14 @@ def epoch_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 
 
+def date_of(ms: int) -> str:
+    """A time in ms since the epoch as ``2026-08-01 10:00:00 UTC``; one that no calendar has stays a number."""
+    try:
+        return f"{_EPOCH + ms * _MILLISECOND:%Y-%m-%d %H:%M:%S} UTC"
+    except OverflowError:
+        return f"{ms} ms"
+
+
 def aware(moment: datetime, name: str = "now") -> datetime:
     """The moment; raises OptionError for one without a time zone, which could mean another moment on every machine."""
     if not isinstance(moment, datetime):

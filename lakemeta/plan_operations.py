@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 import attrs
 
 from lakemeta.errors import CorruptMetadataError
+from lakemeta.moments import date_of
 from lakemeta.plan_fields import check_operation
 from lakemeta.words import count_of, human_bytes
 
@@ -200,7 +201,8 @@ class Expire:
     def counted(self) -> Counted:
         """What it adds to the summary of a plan: no file, as each that goes is counted by itself."""
         alone = f"it alone holds {count_of(self.files, 'file')}, {human_bytes(self.bytes)}"
-        return ("", f"expire snapshot {self.snapshot_id}", f"{self.reason}; {alone}"), 0, 0
+        what = f"expire snapshot {self.snapshot_id} of {date_of(self.timestamp_ms)}"
+        return ("", what, f"{self.reason}; {alone}"), 0, 0
 
     @property
     def changed(self) -> Changed:

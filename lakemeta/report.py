@@ -51,7 +51,8 @@ class Report:
     of the run's ledger, None for a run that was to delete nothing. In a run that quarantines no bytes are freed.
     ``proved`` is what was looked up before the first deletion.
     ``requests`` counts by kind what this process asked a remote store for since the table was opened, or since the last
-    report of it.
+    report of it. ``written_bytes`` are those of new data or delete files that a rewrite has committed; ``duration_ms``
+    is how long the application took.
     """
 
     plan: str
@@ -69,6 +70,8 @@ class Report:
     quarantined_bytes: int = 0
     proved: Proved | None = None
     requests: Mapping[str, int] = attrs.field(factory=dict)
+    written_bytes: int = 0
+    duration_ms: int = attrs.field(default=0, eq=False)
 
     @property
     def complete(self) -> bool:

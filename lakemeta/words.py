@@ -27,9 +27,18 @@ def count_of(number: int, noun: str, nouns: str | None = None) -> str:
     return f"{number} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"
 
 
-def some(names: Sequence[object], shown: int, between: str = ", ") -> str:
-    """The first few of some names, and how many more there are: ``a, b and 3 more``."""
-    more = len(names) - shown
+def human_change(before: int, after: int) -> str:
+    """Two sizes: ``44.6 -> 11.5 KiB``."""
+    old, new = human_bytes(before), human_bytes(after)
+    return f"{old.split()[0] if old.split()[1] == new.split()[1] else old} -> {new}"
+
+
+def some(names: Sequence[object], shown: int, between: str = ", ", *, total: int | None = None) -> str:
+    """The first few of some names, and how many more there are: ``a, b and 3 more``.
+
+    ``total`` is how many there are if only the first few are given.
+    """
+    more = (len(names) if total is None else total) - shown
     return between.join(map(str, names[:shown])) + (f" and {more:,} more" if more > 0 else "")
 
 

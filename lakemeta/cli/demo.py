@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lakemeta.cli.output import show_plan, show_report
+from lakemeta.errors import OptionError
 from lakemeta.words import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg import IcebergTable
 
 _START: Final = datetime(2026, 8, 1, tzinfo=UTC)
+_TABLES: Final = ("trips", "rides")
 _OPTIONS: Final = {"hoodie.clean.policy": "KEEP_LATEST_COMMITS", "hoodie.clean.commits.retained": "1"}
 
 
@@ -25,8 +27,11 @@ _OPTIONS: Final = {"hoodie.clean.policy": "KEEP_LATEST_COMMITS", "hoodie.clean.c
 def demo(keep: Path | None) -> None:
     """Make real tables, show what a clean (Hudi) and a rewrite (Iceberg) would do, do it, show the result."""
     if keep is not None:
+        taken = next((name for name in _TABLES if (keep / name).exists()), None)
+        if taken is not None:
+            raise OptionError(f"{keep / taken} exists already; give --keep another directory, or delete that one")
         _run(keep)
-        for name in ("trips", "rides"):
+        for name in _TABLES:
             click.echo(f"\nA table is in {keep / name}: try  lakemeta inspect {keep / name}")
         return
     with tempfile.TemporaryDirectory(prefix="lakemeta-demo-") as folder:
@@ -34,8 +39,9 @@ def demo(keep: Path | None) -> None:
 
 
 def _run(folder: Path) -> None:
-    _hudi(folder / "trips")
-    _iceberg(folder / "rides")
+    hudi, iceberg = _TABLES
+    _hudi(folder / hudi)
+    _iceberg(folder / iceberg)
 
 
 def _hudi(place: Path) -> None:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lakemeta.cli.phrases import dated, middle_cut, name_of, value_of
+from lakemeta.cli.report_text import report_lines
 from lakemeta.plan_operations import Delete, DeletePartition, Keep, operation_to_json
 from lakemeta.safeguards import percent
-from lakemeta.words import count_of, human_bytes, some
+from lakemeta.words import count_of, human_bytes, spaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 _ROWS: Final = 40
 _WORK: Final = ("failed_writes", "pending_cleans", "metadata_rollbacks")  # facts of what is done beyond operations
+_OF_METADATA: Final = ("manifest", "manifest_list", "statistics_file")  # not in a table's bytes
+_GOING: Final = ("delete", "drop", "expire", "remove")
+_COMFORTABLE: Final = 120  # columns in which paths have room
 _WIDE: Final = 10_000  # a pipe has no width: never cut a path
 
 
@@ -83,7 +88,7 @@ def show_facts(title: str, facts: Mapping[str, Any], output: str) -> None:
     elif output == "jsonl":
         click.echo(json.dumps(facts, ensure_ascii=False))
     else:
-        table(title, ("fact", "value"), [(name.replace("_", " "), _value(name, v)) for name, v in facts.items()])
+        table(title, ("fact", "value"), [(name_of(name), value_of(name, v)) for name, v in facts.items()])
 
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> None:
@@ -91,12 +96,6 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbe
     from rich import box
     from rich.console import Console
     from rich.table import Table
-
-    grid = Table(box=box.SIMPLE_HEAD)
-    for head in heads:
-        grid.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*row)
 
     class _Console(Console):
         def on_broken_pipe(self) -> None:
@@ -106,9 +105,22 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbe
     # Without a terminal the width is not known; lines must not be folded for a program. Paths may look like markup.
     width = None if sys.stdout.isatty() else _WIDE
     console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+    grid = Table(box=box.SIMPLE_HEAD)
+    for head in heads:
+        grid.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
+    narrow = sys.stdout.isatty() and console.width < _COMFORTABLE
+    for row in rows:
+        cells = zip(heads, row, strict=True)
+        cut = [middle_cut(cell, console.width // 2) if narrow and head == "path" else cell for head, cell in cells]
+        grid.add_row(*cut, style=_style(row[heads.index("action")]) if "action" in heads else None)
     if title:
         click.echo(title)
     console.print(grid)
+
+
+def _style(action: str) -> str | None:
+    """The colour of a row, which only terminals show."""
+    return "green" if action == "keep" else "red" if action.startswith(_GOING) else None
 
 
 def remark(text: str, *, quiet: bool) -> None:
@@ -124,7 +136,7 @@ def _plan_text(plan: Plan, pending: Sequence[Delete] | None) -> None:
     for name in ("scope", "earliest_to_retain", "snapshot_id", *_WORK):
         if facts.get(name):
             reason = f" ({facts['scope_reason']})" if name == "scope" and facts.get("scope_reason") else ""
-            click.echo(f"  {name.replace('_', ' ')}: {_value(name, facts[name])}{reason}")
+            click.echo(f"  {name_of(name)}: {value_of(name, facts[name])}{reason}")
     for note in facts.get("notes", ()):
         click.echo(f"  note: {note}")
     files, size = plan.changed
@@ -140,7 +152,8 @@ def _plan_text(plan: Plan, pending: Sequence[Delete] | None) -> None:
     dropped = f" and {count_of(folders, 'directory', 'directories')}" if folders else ""
     click.echo(f"Total: {count_of(files, 'file')}{dropped}, {human_bytes(size)}")
     if facts.get("table_bytes") and plan.files:
-        click.echo(f"Share: {percent(plan.bytes, facts['table_bytes'])} of {human_bytes(facts['table_bytes'])} in all")
+        going = sum(row.bytes for row in plan.summary() if row.action == "delete" and row.reason not in _OF_METADATA)
+        click.echo(f"Share: {percent(going, facts['table_bytes'])} of {human_bytes(facts['table_bytes'])} in all")
     if "wholly_matching_files" in facts:
         click.echo(f"Filter: {_matching(facts['wholly_matching_files'], facts['possibly_matching_files'])}")
 
@@ -154,7 +167,7 @@ def _matching(whole: int, others: int) -> str:
 
 def _summary(plan: Plan) -> None:
     rows = plan.summary()
-    cells = [(r.partition or "(table)", r.action, r.reason, f"{r.files:,}", human_bytes(r.bytes)) for r in rows]
+    cells = [(r.partition or "(table)", r.action, spaced(r.reason), f"{r.files:,}", human_bytes(r.bytes)) for r in rows]
     table("", ("partition", "action", "reason", "files", "bytes"), cells[:_ROWS], ("files", "bytes"))
     if len(rows) > _ROWS:
         click.echo(f"... and {len(rows) - _ROWS:,} more rows; --output jsonl shows every file")
@@ -162,7 +175,7 @@ def _summary(plan: Plan) -> None:
 
 def _every_file(operations: Iterable[Operation]) -> None:
     cells = [
-        (op.op.replace("_", " "), op.path, human_bytes(getattr(op, "size", 0)), op.reason, op.by or "")
+        (op.op.replace("_", " "), op.path, human_bytes(getattr(op, "size", 0)), spaced(op.reason), dated(op.by or ""))
         for op in operations
         if isinstance(op, Delete | Keep | DeletePartition)
     ]
@@ -176,37 +189,10 @@ def _report_text(report: Report) -> None:
         for note in report.notes:
             click.echo(f"note: {note}")
         return
-    committed = "" if report.committed is None else f": committed {report.committed}"
-    click.echo(f"{report.plan} of {report.table}{committed}")
-    if report.deleted_files or report.absent_files:
-        absent = f" ({report.absent_files:,} were gone already)" if report.absent_files else ""
-        kept = report.quarantined_bytes
-        freed = f"{human_bytes(kept)} in quarantine" if kept else f"{human_bytes(report.freed_bytes)} freed"
-        click.echo(f"  {count_of(report.deleted_files, 'file')} {'moved' if kept else 'deleted'}{absent}, {freed}")
-    for name, value in report.result.items():
-        click.echo(f"  {name}: {_value(name, value)}")
-    if report.proved is not None:
-        click.echo(f"  proof: {report.proved}")
-    if report.requests:
-        click.echo(f"  requests: {_value('requests', dict(report.requests))}")
-    for note in report.notes:
-        click.echo(f"  note: {note}")
-    if report.ledger is not None:
-        click.echo(f"  ledger: {report.ledger}")
+    for line in report_lines(report):
+        click.echo(line)
     for outcome in report.failed:
-        click.echo(f"  NOT deleted: {outcome.path}: {outcome.error}")
-
-
-def _value(name: str, value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{k} {v}" for k, v in value.items()) or "none"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return some(value, _ROWS) or "none"
-    if "bytes" in name and isinstance(value, int):
-        return human_bytes(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}" if not name.endswith("_id") and "version" not in name else str(value)
-    return "none" if value is None else str(value)
+        click.secho(f"  NOT deleted: {outcome.path}: {outcome.error}", fg=None if "NO_COLOR" in os.environ else "red")
 
 
 def _json(value: Any, indent: int | None = 2) -> None:

@@ -41,14 +41,14 @@ class ProgressExecutor:
     ) -> Iterator[R]:
         """Yield the inner executor's results, counting them."""
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         total = len(items) if isinstance(items, Sized) else None
         results = self.inner.map_batches(fn, items, batch_size=batch_size)
         if total is not None and total <= batch_size:
             yield from results
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             yield from progress.track(results, total=total, description=self.title)
 
@@ -57,7 +57,7 @@ class ProgressExecutor:
 def rewrite_bar() -> Iterator[Callable[[Progress], None]]:
     """A bar of groups and bytes, updated by what it yields; it appears with the first update."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
 
     columns = (
@@ -65,7 +65,7 @@ def rewrite_bar() -> Iterator[Callable[[Progress], None]]:
         BarColumn(),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
-        TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", visible=False, groups="")

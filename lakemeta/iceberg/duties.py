@@ -33,6 +33,6 @@ DUTIES: Final = (
     Duty("rewrite-position-deletes", "delete file", files_gained),
     Duty("remove-dangling-deletes", "delete file", files_gained),
     Duty("expire-snapshots", "snapshot", _snapshots),
-    Duty("rewrite-manifests", "manifest fewer", _manifests),
+    Duty("rewrite-manifests", "manifest", _manifests),
     Duty("remove-orphan-files", "file", files_gained),
 )

@@ -81,7 +81,7 @@ def test_the_commands_of_undoing(
         said.append(done.out)
     assert "in quarantine" in said[0]
     assert "done, in quarantine" in said[1]
-    assert "restored_files_count: 8" in said[2]
+    assert "restored files: 8" in said[2]
     assert said[3] == "Nothing to do.\n"
 
 

@@ -95,6 +95,8 @@ def _nothing(timeline: Timeline, options: CleanOptions, state: TableState, earli
     commits = commits_since_clean(timeline, state.last_clean)
     if commits < options.trigger_max_commits:
         return f"{commits} commits since the last clean, {options.trigger_max_commits} make one due"
+    if options.policy is Policy.KEEP_LATEST_COMMITS and options.commits_retained == 0:
+        return "hoodie.clean.commits.retained is 0, with which Hudi finds no commit to retain; give 1 or more"
     if earliest is None and options.policy is not Policy.KEEP_LATEST_FILE_VERSIONS:
         return "no commit is old enough to be cleaned"
     return None

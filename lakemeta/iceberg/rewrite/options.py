@@ -109,7 +109,8 @@ def partial_progress(options: Mapping[str, str]) -> tuple[bool, int]:
 def _strategy(options: Mapping[str, str]) -> Literal["binpack", "sort"]:
     strategy = options.get("strategy", "sort" if "sort_order" in options else "binpack").lower()
     if strategy not in ("binpack", "sort"):
-        raise OptionError(f"unsupported strategy: {strategy}. Only binpack or sort is supported")
+        zorder = "; for a z-order give strategy=sort and sort_order=zorder(a, b)" if "order" in strategy else ""
+        raise OptionError(f"unsupported strategy: {strategy}. Only binpack or sort is supported{zorder}")
     if strategy == "binpack" and "sort_order" in options:
         raise OptionError("sort_order goes with strategy sort only; leave one of the two out")
     return cast("Literal['binpack', 'sort']", strategy)

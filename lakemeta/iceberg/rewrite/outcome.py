@@ -53,7 +53,15 @@ class Outcome:
         }
         committed = None if self.snapshot is None else str(self.snapshot.snapshot_id)
         notes = (*self.left_behind, *self.notes)
-        return Report(plan.header.plan, url, committed, result=result, notes=notes, partial=bool(self.notes))
+        return Report(
+            plan.header.plan,
+            url,
+            committed,
+            result=result,
+            notes=notes,
+            partial=bool(self.notes),
+            written_bytes=sum(file.file_size_in_bytes for file in self.committed_files),
+        )
 
 
 def files_of(results: Iterable[RewrittenGroup]) -> list[DataFile]:

@@ -129,7 +129,10 @@ def _transform(name: str, arguments: str) -> tuple[Transform, str]:
             return Transform(name, int(width)), column
     if name in ("year", "month", "day", "hour", "identity") and len(parts) == 1:
         return Transform(name), parts[0]
-    raise OptionError(f"sort_order: {name}({arguments}) is not a transform of a column")
+    raise OptionError(
+        f"sort_order: {name}({arguments}) is not a transform of a column; there are bucket(n, c), truncate(w, c), "
+        "years(c), months(c), days(c), hours(c), and zorder(c, d)"
+    )
 
 
 def _column(name: str, schema: Schema) -> tuple[int, Type]:

@@ -78,7 +78,7 @@ def test_rewrite_in_one_go(run: Run, small):
     """With --yes nothing is asked; a second run finds nothing to do."""
     result = run(*REWRITE, small.root, *TWO, "--yes", "--where", "p = 'a'")
     assert result.code == 0
-    assert "rewritten_data_files_count: 3" in result.out
+    assert "  3 -> 1 file, 2.0 KiB -> " in result.out
     result = run(*REWRITE, small.root, "--yes")
     assert (result.code, result.out.count("Nothing to do.")) == (0, 1)
     assert snapshots(small) == 4
@@ -194,6 +194,6 @@ def test_orphan_files_in_one_go(run: Run, small):
     assert run("plan", "remove-orphan-files", small.root, *later, *twice).code == 2
     result = run("remove-orphan-files", small.root, *later, "--yes")
     assert (result.code, "2 files deleted, 2 B freed" in result.out) == (0, True)
-    assert f"orphan_file_location: file:{small.root}/data/x, file:{small.root}/data/y" in result.out
+    assert f"orphan file location: file:{small.root}/data/x, file:{small.root}/data/y" in result.out
     result = run("remove-orphan-files", small.root, *later, "--yes", "--output", "json", "-q")
     assert json.loads(result.out)["orphan_file_location"] == []

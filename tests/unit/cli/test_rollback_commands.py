@@ -60,7 +60,7 @@ def test_saved_plans_are_applied(run: Run, table: TableFiles, tmp_path: Path) ->
 def test_dry_run(run: Run, table: TableFiles) -> None:
     """``--dry-run`` only shows the plan."""
     before = tree(table.root)
-    assert "failed_write" in run("rollback", table.root, "--dry-run").out
+    assert "failed write" in run("rollback", table.root, "--dry-run").out
     assert tree(table.root) == before
 
 
