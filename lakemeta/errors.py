@@ -49,10 +49,10 @@ class OptionError(LakemetaError, ValueError):
     exit_code = 2
 
     @classmethod
-    def unknown(cls, name: str, known: Iterable[str]) -> OptionError:
-        """The error for an unknown option; it names the nearest known one."""
+    def unknown(cls, name: str, known: Iterable[str], advice: str = "") -> OptionError:
+        """The error for an unknown option; it names the nearest known one, or says what to do if none is near."""
         near = get_close_matches(name[:_LONGEST_NAME], list(known), n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = f"; did you mean {near[0]}?" if near else f"; {advice}" if advice else ""
         return cls(f"unknown option {name}{hint}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lakemeta.cli.options import common_options, moment, pairs
+from lakemeta.cli.options import common_options, moment, pairs, setting_option
 from lakemeta.cli.questions import question
 from lakemeta.cli.steps import (
     deletion_options,
@@ -45,7 +45,7 @@ def _service_options(service: Service, command: F) -> F:
         *(click.option(f"--{name}", metavar="FILE", help=what) for name, what in service.flags.items()),
         click.option("--now", metavar="ISO8601", help="Count ages from this moment instead of the present."),
         click.option("--where", metavar="EXPR", help="Only files that may hold rows matching this filter."),
-        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An argument of the procedure."),
+        setting_option,
     ):
         command = option(command)
     return command

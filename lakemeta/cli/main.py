@@ -19,6 +19,7 @@ from lakemeta.cli.hudi import clean, plan_clean
 from lakemeta.cli.iceberg import PLANNING_COMMANDS, SERVICE_COMMANDS
 from lakemeta.cli.interrupt import INTERRUPT
 from lakemeta.cli.maintain import maintain
+from lakemeta.cli.option_list import completion, options
 from lakemeta.cli.output import silence
 from lakemeta.cli.rollback import plan_rollback, rollback
 from lakemeta.cli.steps import INTERRUPTED, PARTLY_DONE
@@ -35,7 +36,26 @@ _CODES = {
 }
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+_EPILOG = """\b
+TABLE is a directory or URL (s3://, gs://, abfss://, hdfs://), an Iceberg metadata file, or
+catalog://NAME/namespace.table of a catalog that pyiceberg knows.
+
+\b
+Examples:
+  lakemeta inspect s3://lake/events
+  lakemeta plan clean /lake/events --set hoodie.clean.commits.retained=5 --out plan.jsonl
+  lakemeta apply plan.jsonl
+  lakemeta rewrite-data-files catalog://prod/db.rides --set target-file-size-bytes=128MiB
+  lakemeta maintain /lake/events --yes
+
+\b
+Exit codes: 0 done or nothing to do; 1 failed; 2 usage or configuration; 3 refused by a safety
+check or a stale plan, nothing changed; 4 partly done; 5 commit state unknown, nothing deleted;
+130 interrupted.
+"""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(__version__, prog_name="lakemeta")
 def cli() -> None:
     """Keep Apache Hudi and Apache Iceberg tables healthy: plan, look, apply. No JVM.
@@ -53,7 +73,7 @@ def plan() -> None:
 for command in (plan_clean, plan_rollback, *PLANNING_COMMANDS):
     plan.add_command(command)
 for command in (
-    *(apply, clean, demo, doctor, history, inspect, maintain, purge, restore, rollback, why),
+    *(apply, clean, completion, demo, doctor, history, inspect, maintain, options, purge, restore, rollback, why),
     *SERVICE_COMMANDS,
 ):
     cli.add_command(command)

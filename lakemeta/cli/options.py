@@ -12,6 +12,7 @@ import attrs
 import click
 
 from lakemeta.cli.interrupt import INTERRUPT
+from lakemeta.cli.option_list import Setting
 from lakemeta.errors import OptionError
 from lakemeta.moments import utc_moment
 
@@ -164,9 +165,13 @@ def with_options(
 def planning_options(command: F) -> F:
     """Add the options of every command that plans: ``--set`` and ``--now``."""
     command = click.option("--now", metavar="ISO8601", help="Plan for this moment instead of the present.")(command)
-    return click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An option of the format.")(
-        command
-    )
+    return setting_option(command)
+
+
+def setting_option(command: F) -> F:
+    """Add ``--set``."""
+    what = "An option of the service; lakemeta options lists them."
+    return click.option("--set", "settings", type=Setting(), multiple=True, metavar="KEY=VALUE", help=what)(command)
 
 
 def pairs(values: Iterable[str], flag: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import attrs
 
 from lakemeta.errors import OptionError
+from lakemeta.option_text import OptionText
 from lakemeta.typed_text import truth, whole
 
 if TYPE_CHECKING:
@@ -43,12 +44,13 @@ _MOST: Final = 999_999_999  # fits Java's int, and is more than any option needs
 
 @attrs.frozen(slots=True)
 class _Option:
-    """One option: the field it sets, its primary name, its older spelling and how its text is read."""
+    """One option: the field it sets, its primary name, how its text is read, its older spelling, what it means."""
 
     field: str | None
     name: str
     parse: Callable[[str, str], Any]
     older: str | None = None
+    meaning: str = "of a writer; it changes no plan"
 
 
 def _whole(name: str, text: str) -> int:
@@ -113,63 +115,162 @@ _OTHER_LOCK_OPTIONS: Final = (
     "dynamodb.billing_mode",
 )
 _OPTIONS: Final = (
-    _Option("policy", "hoodie.clean.policy", _choice(Policy), "hoodie.cleaner.policy"),
-    _Option("commits_retained", "hoodie.clean.commits.retained", _whole, "hoodie.cleaner.commits.retained"),
-    _Option("hours_retained", "hoodie.clean.hours.retained", _whole, "hoodie.cleaner.hours.retained"),
+    _Option(
+        "policy",
+        "hoodie.clean.policy",
+        _choice(Policy),
+        "hoodie.cleaner.policy",
+        meaning="KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS or KEEP_LATEST_FILE_VERSIONS",
+    ),
+    _Option(
+        "commits_retained",
+        "hoodie.clean.commits.retained",
+        _whole,
+        "hoodie.cleaner.commits.retained",
+        meaning="KEEP_LATEST_COMMITS: commits whose files stay",
+    ),
+    _Option(
+        "hours_retained",
+        "hoodie.clean.hours.retained",
+        _whole,
+        "hoodie.cleaner.hours.retained",
+        meaning="KEEP_LATEST_BY_HOURS: hours whose commits' files stay",
+    ),
     _Option(
         "versions_retained",
         "hoodie.clean.fileversions.retained",
         _whole,
         "hoodie.cleaner.fileversions.retained",
+        meaning="KEEP_LATEST_FILE_VERSIONS: versions of each file that stay",
     ),
-    _Option("incremental", "hoodie.clean.incremental.enabled", truth, "hoodie.cleaner.incremental.mode"),
+    _Option(
+        "incremental",
+        "hoodie.clean.incremental.enabled",
+        truth,
+        "hoodie.cleaner.incremental.mode",
+        meaning="visit only the partitions that commits since the last clean touched",
+    ),
     _Option(
         "failed_writes",
         "hoodie.clean.failed.writes.policy",
         _choice(FailedWrites),
         "hoodie.cleaner.policy.failed.writes",
+        meaning="which pending writes have failed: EAGER all, LAZY those without a heartbeat, NEVER none",
     ),
-    _Option("allow_multiple", "hoodie.clean.multiple.enabled", truth, "hoodie.clean.allow.multiple"),
-    _Option("trigger_strategy", "hoodie.clean.trigger.strategy", _text),
-    _Option("trigger_max_commits", "hoodie.clean.trigger.max.commits", _whole, "hoodie.clean.max.commits"),
+    _Option(
+        "allow_multiple",
+        "hoodie.clean.multiple.enabled",
+        truth,
+        "hoodie.clean.allow.multiple",
+        meaning="plan a clean though another one is pending",
+    ),
+    _Option(
+        "trigger_strategy",
+        "hoodie.clean.trigger.strategy",
+        _text,
+        meaning="what makes a clean due; NUM_COMMITS alone is known",
+    ),
+    _Option(
+        "trigger_max_commits",
+        "hoodie.clean.trigger.max.commits",
+        _whole,
+        "hoodie.clean.max.commits",
+        meaning="commits since the last clean that make one due",
+    ),
     _Option(
         "delete_bootstrap_base",
         "hoodie.clean.delete.bootstrap.base.file",
         truth,
         "hoodie.cleaner.delete.bootstrap.base.file",
+        meaning="true is refused: it would delete files outside of the table",
     ),
     _Option(
         "partition_regex",
         "hoodie.clean.partition.filter.regex",
         _pattern,
         "hoodie.cleaner.partition.filter.regex",
+        meaning="clean only partitions that match; needs a full clean",
     ),
     _Option(
         "partition_selected",
         "hoodie.clean.partition.filter.selected",
         _names,
         "hoodie.cleaner.partition.filter.selected",
+        meaning="clean only these partitions, by commas; needs a full clean",
     ),
-    _Option("max_commits_to_clean", "hoodie.clean.max.commits.to.clean", _whole),
-    _Option("empty_clean_interval_hours", "hoodie.write.empty.clean.interval.hours", _whole),
-    _Option("heartbeat_interval_ms", "hoodie.client.heartbeat.interval_in_ms", _whole),
-    _Option("heartbeat_misses", "hoodie.client.heartbeat.tolerable.misses", _whole),
-    _Option("rollback_by_markers", "hoodie.rollback.using.markers", truth),
-    _Option("concurrency_mode", "hoodie.write.concurrency.mode", _text),
-    _Option("lock_provider", "hoodie.write.lock.provider", _text),
-    _Option("lock_retries", "hoodie.write.lock.client.num_retries", _whole),
-    _Option("lock_retry_wait_ms", "hoodie.write.lock.client.wait_time_ms_between_retry", _whole),
-    _Option("lock_path", "hoodie.write.lock.filesystem.path", _text),
-    _Option("lock_expire_minutes", "hoodie.write.lock.filesystem.expire", _whole),
-    _Option("lock_validity_s", "hoodie.write.lock.storage.validity.timeout.secs", _whole),
+    _Option(
+        "max_commits_to_clean",
+        "hoodie.clean.max.commits.to.clean",
+        _whole,
+        meaning="commits that one clean moves on by at most",
+    ),
+    _Option(
+        "empty_clean_interval_hours",
+        "hoodie.write.empty.clean.interval.hours",
+        _whole,
+        meaning="write a clean without files if the last clean is so old; 0 is off",
+    ),
+    _Option(
+        "heartbeat_interval_ms",
+        "hoodie.client.heartbeat.interval_in_ms",
+        _whole,
+        meaning="how often a writer shows that it is alive",
+    ),
+    _Option(
+        "heartbeat_misses",
+        "hoodie.client.heartbeat.tolerable.misses",
+        _whole,
+        meaning="heartbeats that may be missed before a write has failed",
+    ),
+    _Option(
+        "rollback_by_markers",
+        "hoodie.rollback.using.markers",
+        truth,
+        meaning="find the files of a failed write by its markers",
+    ),
+    _Option("concurrency_mode", "hoodie.write.concurrency.mode", _text, meaning="how writers exclude each other"),
+    _Option("lock_provider", "hoodie.write.lock.provider", _text, meaning="the class of the lock that writers take"),
+    _Option("lock_retries", "hoodie.write.lock.client.num_retries", _whole, meaning="how often the lock is tried for"),
+    _Option(
+        "lock_retry_wait_ms",
+        "hoodie.write.lock.client.wait_time_ms_between_retry",
+        _whole,
+        meaning="how long to wait between tries",
+    ),
+    _Option(
+        "lock_path",
+        "hoodie.write.lock.filesystem.path",
+        _text,
+        meaning="FileSystemBasedLockProvider: the directory of the lock file",
+    ),
+    _Option(
+        "lock_expire_minutes",
+        "hoodie.write.lock.filesystem.expire",
+        _whole,
+        meaning="FileSystemBasedLockProvider: minutes after which a lock is stale; 0 is never",
+    ),
+    _Option(
+        "lock_validity_s",
+        "hoodie.write.lock.storage.validity.timeout.secs",
+        _whole,
+        meaning="StorageBasedLockProvider: seconds for which a lock holds",
+    ),
     _Option(
         "lock_renew_s",
         "hoodie.write.lock.storage.renew.interval.secs",
         _whole,
         "hoodie.write.lock.storage.heartbeat.poll.secs",
+        meaning="StorageBasedLockProvider: seconds after which it is renewed",
     ),
-    _Option("drop_savepointed", "lakemeta.clean.drop-savepointed-partitions", truth),
-    _Option("timezone", "lakemeta.timeline.timezone", _zone),
+    _Option(
+        "drop_savepointed",
+        "lakemeta.clean.drop-savepointed-partitions",
+        truth,
+        meaning="drop partitions though savepoints name files in them, as Hudi does",
+    ),
+    _Option(
+        "timezone", "lakemeta.timeline.timezone", _zone, meaning="the timezone of instants, where the table says LOCAL"
+    ),
     # The rest changes no plan; a writer's configuration may carry it.
     _Option(None, "hoodie.clean.automatic", truth),
     _Option(None, "hoodie.clean.parallelism", _whole, "hoodie.cleaner.parallelism"),
@@ -180,6 +281,10 @@ _OPTIONS: Final = (
     _Option(None, "hoodie.archive.automatic", truth),
     _Option(None, "hoodie.archive.beyond.savepoint", truth),
     _Option(None, "hoodie.metadata.enable", truth),
+)
+_OF_ROLLBACKS: Final = frozenset(
+    {"failed_writes", "heartbeat_interval_ms", "heartbeat_misses", "rollback_by_markers", "timezone"}
+    | {option.field for option in _OPTIONS if option.field and option.field.startswith("lock_")}
 )
 _BY_NAME: Final = {name: option for option in _OPTIONS for name in (option.name, option.older) if name}
 
@@ -229,7 +334,7 @@ class CleanOptions:
         for name, value in options.items():
             option = _BY_NAME.get(name)
             if option is None:
-                raise OptionError.unknown(name, _BY_NAME)
+                raise OptionError.unknown(name, _BY_NAME, "lakemeta options clean lists all")
             if given.setdefault(option.name, value) != value:
                 raise OptionError(f"{option.name} and {option.older} are given with different values; give one")
         values = {name: _BY_NAME[name].parse(name, text) for name, text in given.items()}
@@ -264,3 +369,22 @@ class CleanOptions:
                 "partition filters need hoodie.clean.incremental.enabled=false: an incremental clean must see every "
                 "partition that changed"
             )
+
+
+_DEFAULTS: Final = CleanOptions()
+
+
+def option_texts(*, of_rollbacks: bool = False) -> tuple[OptionText, ...]:
+    """What is said of each option, in order; ``of_rollbacks`` leaves out what only a clean reads."""
+    return tuple(
+        OptionText(option.name, _default(option), option.meaning, option.older)
+        for option in _OPTIONS
+        if not of_rollbacks or option.field in _OF_ROLLBACKS
+    )
+
+
+def _default(option: _Option) -> str:
+    value = getattr(_DEFAULTS, option.field) if option.field else None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None or value == () else str(value)

@@ -29,11 +29,12 @@ from lakemeta.iceberg.delete_rewrite.units import DeleteUnit
 from lakemeta.iceberg.filters.expressions import TRUE
 from lakemeta.iceberg.filters.sql import parse_where
 from lakemeta.iceberg.manifests.entries import FileContent, file_key
-from lakemeta.iceberg.rewrite.options import CONCURRENCY, max_concurrent
+from lakemeta.iceberg.rewrite.options import max_concurrent
 from lakemeta.iceberg.rewrite.unfinished import RunMarker, left_behind
 from lakemeta.iceberg.scan.stored_scan import live_deletes, scan
 from lakemeta.iceberg.service.branches import branch_head
 from lakemeta.iceberg.service.delete_lines import LiveDeletes, removal
+from lakemeta.iceberg.service.option_tables import reject_others
 from lakemeta.iceberg.service.plans import header_of, id_of, open_plan, report_of
 from lakemeta.iceberg.spec import options as given
 from lakemeta.iceberg.spec.table_metadata import MAIN_BRANCH
@@ -68,7 +69,7 @@ class ConvertOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ConvertOptions:
         """Read the options; raises OptionError for an unknown or impossible one."""
-        given.reject_unknown(options, ("branch", CONCURRENCY, WRITE_PARQUET))
+        reject_others(CONVERT, options)
         write_parquet = given.truth(options, WRITE_PARQUET, False)
         return cls(options.get("branch", MAIN_BRANCH), max_concurrent(options), write_parquet)
 

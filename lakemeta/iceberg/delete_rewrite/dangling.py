@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from lakemeta.iceberg.service.branches import branch_head
 from lakemeta.iceberg.service.dangling import plan_dangling, remove_dangling
+from lakemeta.iceberg.service.option_tables import reject_others
 from lakemeta.iceberg.service.plans import header_of, id_of, open_plan, report_of
 from lakemeta.iceberg.spec.locations import within
-from lakemeta.iceberg.spec.options import reject_unknown
 from lakemeta.iceberg.spec.table_metadata import MAIN_BRANCH
 from lakemeta.plan import Plan
 from lakemeta.plan_operations import Remove
@@ -57,5 +57,5 @@ def apply_remove_dangling(request: ApplyRequest) -> Report:
 
 
 def _branch(options: Mapping[str, str]) -> str:
-    reject_unknown(options, ("branch",))
+    reject_others(SERVICE, options)
     return options.get("branch", MAIN_BRANCH)

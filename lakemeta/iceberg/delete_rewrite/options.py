@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakemeta.iceberg.rewrite.bin_pack import RewriteOptions
-from lakemeta.iceberg.rewrite.options import CONCURRENCY, MAX_COMMITS, PARTIAL, max_concurrent, partial_progress
+from lakemeta.iceberg.rewrite.options import max_concurrent, partial_progress
+from lakemeta.iceberg.service.option_tables import reject_others
 from lakemeta.iceberg.spec import options as given
 from lakemeta.iceberg.write.settings import WRITE_PARQUET
 
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
 
 TARGET_FILE_SIZE: Final = "write.delete.target-file-size-bytes"
 DEFAULT_TARGET_FILE_SIZE: Final = 64 * 1024 * 1024
-_SIZES: Final = (
-    "target-file-size-bytes",
-    "min-file-size-bytes",
-    "max-file-size-bytes",
-    "min-input-files",
-    "rewrite-all",
-    "max-file-group-size-bytes",
-    "max-file-group-input-files",
-    "rewrite-job-order",
-)
-_JOB: Final = (CONCURRENCY, PARTIAL, MAX_COMMITS, WRITE_PARQUET)
 
 
 @attrs.frozen(slots=True)
@@ -48,7 +38,7 @@ class PositionDeleteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], metadata: TableMetadata) -> PositionDeleteOptions:
         """Read the options; raises OptionError for an unknown one, or in the engine's words."""
-        given.reject_unknown(options, (*_SIZES, *_JOB))
+        reject_others("rewrite-position-deletes", options)
         target = given.whole(metadata.properties, TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE)
         partial, commits = partial_progress(options)
         return cls(

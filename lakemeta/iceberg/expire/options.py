@@ -8,7 +8,8 @@ import attrs
 
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.service.arguments import FOREIGN, ids, texts, timestamp_ms
-from lakemeta.iceberg.spec.options import check, reject_unknown, small, truth
+from lakemeta.iceberg.service.option_tables import OPTION_TABLES, reject_others
+from lakemeta.iceberg.spec.options import check, small, truth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,18 +22,7 @@ _LEVELS: Final[Mapping[str, Level]] = {
     "metadata_only": "metadata",
     "all": "all",
 }
-OPTIONS: Final = frozenset(
-    {
-        "older_than",
-        "retain_last",
-        "max_concurrent_deletes",
-        "stream_results",
-        "snapshot_ids",
-        "clean_expired_metadata",
-        "cleanup-level",
-        "lakemeta.keep-flink-snapshots",
-    }
-)
+OPTIONS: Final = frozenset(option.name for option in OPTION_TABLES["expire-snapshots"]) - {FOREIGN}
 
 
 @attrs.frozen
@@ -58,7 +48,7 @@ class ExpireOptions:
         ``max_concurrent_deletes`` and ``stream_results`` are checked and change nothing. Raises OptionError, in
         Iceberg's words where it has any.
         """
-        reject_unknown(options, sorted({*OPTIONS, FOREIGN}))
+        reject_others("expire-snapshots", options)
         retain_last = small(options, "retain_last", None)
         least = f"Number of snapshots to retain must be at least 1, cannot be: {retain_last}"
         check(retain_last is None or retain_last >= 1, least)

@@ -9,7 +9,8 @@ import attrs
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.commit.manifest_merge import MergePolicy
 from lakemeta.iceberg.service.arguments import texts
-from lakemeta.iceberg.spec.options import check, reject_unknown, small, truth
+from lakemeta.iceberg.service.option_tables import reject_others
+from lakemeta.iceberg.spec.options import check, small, truth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 ALL_SPECS: Final = "lakemeta.all-specs"
 ONLY_IF_GAINED: Final = "lakemeta.only-if-gained"
-_KNOWN: Final = ("spec_id", "sort_by", "use_caching", ALL_SPECS, ONLY_IF_GAINED)
 
 
 @attrs.frozen(slots=True)
@@ -41,7 +41,7 @@ class ManifestOptions:
 
         ``use_caching`` is accepted and changes nothing, in the engine neither.
         """
-        reject_unknown(options, _KNOWN)
+        reject_others("rewrite-manifests", options)
         truth(options, "use_caching", False)
         spec_id = small(options, "spec_id", metadata.default_spec_id)
         check(spec_id in metadata.specs_by_id, f"Invalid spec id {spec_id}")

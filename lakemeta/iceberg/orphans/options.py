@@ -9,6 +9,7 @@ import attrs
 from lakemeta.errors import OptionError
 from lakemeta.iceberg.orphans.uris import MODES, MismatchMode, PrefixRules
 from lakemeta.iceberg.service.arguments import FOREIGN, texts, timestamp_ms
+from lakemeta.iceberg.service.option_tables import reject_others
 from lakemeta.iceberg.spec import options as given
 
 if TYPE_CHECKING:
@@ -18,20 +19,6 @@ SERVICE: Final = "remove-orphan-files"
 ALLOW_YOUNG: Final = "lakemeta.allow-young"
 UNRELATED: Final = "lakemeta.unrelated-tables"
 DAY_MS: Final = 86_400_000
-_KNOWN: Final = (
-    "older_than",
-    "location",
-    "max_concurrent_deletes",
-    "equal_schemes",
-    "equal_authorities",
-    "prefix_mismatch_mode",
-    "prefix_listing",
-    "stream_results",
-    "inventory",
-    FOREIGN,
-    UNRELATED,
-    ALLOW_YOUNG,
-)
 _NOT_HERE: Final = {
     "dry_run": "the dry run of remove_orphan_files is the plan; leave dry_run out",
     "file_list_view": "a view is Spark's own; write its rows to a Parquet or CSV file and give that as inventory",
@@ -63,7 +50,7 @@ class OrphanOptions:
         for name, advice in _NOT_HERE.items():
             if name in options:
                 raise OptionError(advice)
-        given.reject_unknown(options, _KNOWN)
+        reject_others(SERVICE, options)
         threads = given.small(options, "max_concurrent_deletes", None)
         given.check(threads is None or threads > 0, f"max_concurrent_deletes should have value > 0, value: {threads}")
         return cls(

@@ -62,7 +62,8 @@ class JobOptions:
         """Read the options of the job; raises OptionError for an unknown one, or in the engine's words."""
         strategy = _strategy(options)
         packing = split_combine.OPTIONS if split_combine.is_asked_for(options) else (*rewrite.OPTIONS, "planner")
-        given.reject_unknown(options, (*packing, *_JOB, *(_SORT if strategy == "sort" else ())))
+        known = (*packing, *_JOB, *(_SORT if strategy == "sort" else ()))
+        given.reject_unknown(options, known, "rewrite-data-files")
         partial, commits = partial_progress(options)
         parsed = cls(
             max_concurrent=max_concurrent(options),

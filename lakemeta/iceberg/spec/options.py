@@ -14,10 +14,10 @@ T = TypeVar("T")
 _INT_MAX = 2**31 - 1
 
 
-def reject_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
-    """Raise OptionError for the first option (by name) that is not in ``known``."""
+def reject_unknown(options: Mapping[str, str], known: Collection[str], service: str) -> None:
+    """Raise OptionError for the first option (by name) of a service that is not in ``known``."""
     for name in sorted(options.keys() - set(known)):
-        raise OptionError.unknown(name, known)
+        raise OptionError.unknown(name, known, f"lakemeta options {service} lists all")
 
 
 def whole(options: Mapping[str, str], name: str, default: T, *, largest: int = typed_text.LONG_MAX) -> int | T:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lakemeta.iceberg.service.option_tables import reject_others
 from lakemeta.iceberg.service.plans import header_of, id_of
-from lakemeta.iceberg.spec.options import check, reject_unknown, whole
+from lakemeta.iceberg.spec.options import check, whole
 from lakemeta.iceberg.statistics.columns import chosen_columns, schema_of
 from lakemeta.iceberg.statistics.partition_type import UnifiedPartition
 from lakemeta.plan import Plan
@@ -27,7 +28,7 @@ def plan_partition_stats(request: PlanRequest) -> Plan:
     Raises OptionError for an unknown snapshot or a table without partitions, in the engine's words.
     """
     request.refuse_where(PARTITION_STATS)
-    reject_unknown(request.options, ("snapshot_id",))
+    reject_others("compute-partition-stats", request.options)
     metadata = request.place.operations.refresh().metadata
     snapshot = chosen_snapshot(request.options, metadata)
     operations: list[WriteStatistics] = []
@@ -48,7 +49,7 @@ def plan_table_stats(request: PlanRequest) -> Plan:
     Raises OptionError for an unknown snapshot, or a column that cannot be sketched, in the engine's words.
     """
     request.refuse_where(TABLE_STATS)
-    reject_unknown(request.options, ("snapshot_id", "columns"))
+    reject_others("compute-table-stats", request.options)
     metadata = request.place.operations.refresh().metadata
     snapshot = chosen_snapshot(request.options, metadata)
     operations: list[WriteStatistics] = []
