@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import attrs
@@ -68,7 +69,9 @@ def test_a_summary_has_each_snapshot(root):
     made = plan(root)
     rows = {row.action: row.reason for row in made.summary()}
     for op in expired(made):
-        assert rows[f"expire snapshot {op.snapshot_id}"].startswith(f"too_old; it alone holds {op.files} file")
+        at = datetime.fromtimestamp(op.timestamp_ms // 1000, UTC)
+        what = f"expire snapshot {op.snapshot_id} of {at:%Y-%m-%d %H:%M:%S} UTC"
+        assert rows[what].startswith(f"too_old; it alone holds {op.files} file")
 
 
 def test_one_plan_for_all_executors(root):
