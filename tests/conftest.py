@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from contract.hdfs_server import HdfsServer
+
     from lakemeta.iceberg.rewrite.group_runs import Failure
     from lakemeta.parquet.footer import FileStats
 
@@ -70,6 +72,19 @@ def nobody_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     if "engine" in request.keywords:
         return
     monkeypatch.setattr("lakemeta.hudi.timeline.loading._WAITS", (0.0,), raising=False)
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    """A NameNode and a DataNode, once a process."""
+    from contract.hdfs_server import hdfs_server
+    from interop.engine_process import EngineUnavailableError
+
+    try:
+        with hdfs_server(tmp_path_factory.mktemp("hdfs")) as server:
+            yield server
+    except EngineUnavailableError as error:
+        pytest.skip(str(error))
 
 
 class Recorded:

@@ -8,17 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from contract.hdfs_server import NAMES_AT_ONCE, HdfsServer, hdfs_server
+from contract.hdfs_server import NAMES_AT_ONCE, HdfsServer
 from contract.storage_contract import StorageContract, put
-from interop.engine_process import EngineUnavailableError
 
 from lakemeta.errors import PathExistsError, StorageError, UnsupportedFeatureError
 from lakemeta.storage import open_storage
 from lakemeta.storage.contract import TEMPORARY_SUFFIX, ConditionalStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakemeta.storage.hdfs import HdfsStorage
 
 pytestmark = pytest.mark.store
@@ -26,18 +23,9 @@ pytestmark = pytest.mark.store
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
-    try:
-        with hdfs_server(tmp_path_factory.mktemp("hdfs")) as server:
-            yield server
-    except EngineUnavailableError as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture
-def storage(server: HdfsServer) -> HdfsStorage:
-    return open_storage(server.url("/t"), server.options)[0]
+def storage(hdfs: HdfsServer) -> HdfsStorage:
+    return open_storage(hdfs.url("/t"), hdfs.options)[0]
 
 
 @pytest.fixture
@@ -200,11 +188,11 @@ def test_deleting_spares_directories(storage: HdfsStorage, root: str) -> None:
         storage.delete_tree("/")
 
 
-def test_what_another_user_may_not(storage: HdfsStorage, server: HdfsServer, root: str) -> None:
+def test_what_another_user_may_not(storage: HdfsStorage, hdfs: HdfsServer, root: str) -> None:
     """Who has no access is told so, by name; a deletion has it as its outcome."""
     put(storage, f"{root}/a")
     storage.web.ask("PUT", "SETPERMISSION", f"{root}/a", permission="600")
-    other, _ = open_storage(server.url("/t"), {**server.options, "hdfs.user": "bob"})
+    other, _ = open_storage(hdfs.url("/t"), {**hdfs.options, "hdfs.user": "bob"})
     assert [entry.name for entry in other.list_dir(root)] == ["a"]
     for way in (
         other.read,
@@ -252,23 +240,23 @@ def test_versions_are_not_compared(storage: HdfsStorage) -> None:
     assert not isinstance(storage, ConditionalStorage)
 
 
-def test_every_spelling_is_one_store(server: HdfsServer) -> None:
+def test_every_spelling_is_one_store(hdfs: HdfsServer) -> None:
     """By cluster, without one, and over HTTP: the paths are the same, and so is the name that is written down."""
     for url, options in (
-        (server.url("/t/"), server.options),
-        ("hdfs:///t", server.options),
-        ("hdfs:/t", server.options),
-        (f"webhdfs://{server.web}/t", {}),
+        (hdfs.url("/t/"), hdfs.options),
+        ("hdfs:///t", hdfs.options),
+        ("hdfs:/t", hdfs.options),
+        (f"webhdfs://{hdfs.web}/t", {}),
     ):
         storage, path = open_storage(url, options)
-        assert (path, storage.url(path)) == ("/t", server.url("/t"))
-        assert storage.scheme == f"hdfs://{server.authority},webhdfs@{server.web}"
+        assert (path, storage.url(path)) == ("/t", hdfs.url("/t"))
+        assert storage.scheme == f"hdfs://{hdfs.authority},webhdfs@{hdfs.web}"
 
 
-def test_another_namenode_is_asked(server: HdfsServer, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_namenode_is_asked(hdfs: HdfsServer, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several NameNodes the one that answers is used."""
     monkeypatch.setattr("lakemeta.storage.webhdfs.time.sleep", lambda _: None)
-    storage, _ = open_storage("hdfs:///t", {"hdfs.webhdfs-url": f"http://127.0.0.1:1,http://{server.web}"})
+    storage, _ = open_storage("hdfs:///t", {"hdfs.webhdfs-url": f"http://127.0.0.1:1,http://{hdfs.web}"})
     storage.create(f"{root}/a", b"1")
     assert storage.read(f"{root}/a") == b"1"
     nowhere, _ = open_storage("hdfs://127.0.0.1:2/t", {"hdfs.webhdfs-url": "http://127.0.0.1:1"})
@@ -276,11 +264,11 @@ def test_another_namenode_is_asked(server: HdfsServer, root: str, monkeypatch: p
         nowhere.list_dir("/")
 
 
-def test_datanodes_under_other_names(server: HdfsServer, storage: HdfsStorage, root: str) -> None:
+def test_datanodes_under_other_names(hdfs: HdfsServer, storage: HdfsStorage, root: str) -> None:
     """Where the names that the NameNode gives cannot be reached, an option says what stands for them."""
     location = storage.web.ask("PUT", "CREATE", "/").headers["Location"].split("/")[2]
     put(storage, f"{root}/a")
-    proxied = {**server.options, "hdfs.data-proxy": f'{{"{location}": "127.0.0.1:1"}}'}
+    proxied = {**hdfs.options, "hdfs.data-proxy": f'{{"{location}": "127.0.0.1:1"}}'}
     other, _ = open_storage("hdfs:///t", proxied)
     other.web._proxied("http://elsewhere:1/x")
     assert other.web._proxied(f"http://{location}/x?y") == "http://127.0.0.1:1/x?y"

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from contract.hdfs_server import HdfsServer, hdfs_server
-from interop.engine_process import EngineUnavailableError
+from contract.hdfs_server import HdfsServer
 from support import hudi_cases, iceberg_cases
 from support.hudi_cases import load_cases
 from support.hudi_mdt_cases import lay_out
@@ -27,8 +26,6 @@ from lakemeta.iceberg import IcebergTable
 from lakemeta.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakemeta.storage.hdfs import HdfsStorage
 
 pytestmark = pytest.mark.store
@@ -46,18 +43,9 @@ CLEANS = [
 REWRITES = ["partitioned_v1", "pos_deletes_v2", "eq_deletes_v2", "spec_evolution_v2", "v3_dv_lineage"]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
-    try:
-        with hdfs_server(tmp_path_factory.mktemp("hdfs")) as server:
-            yield server
-    except EngineUnavailableError as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture
-def storage(server: HdfsServer) -> HdfsStorage:
-    return open_storage(server.url("/t"), server.options)[0]
+def storage(hdfs: HdfsServer) -> HdfsStorage:
+    return open_storage(hdfs.url("/t"), hdfs.options)[0]
 
 
 def upload(storage: HdfsStorage, files: dict[str, tuple[bytes, int]]) -> None:
@@ -105,27 +93,27 @@ def planned_paths(storage: HdfsStorage, root: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CLEANS)
-def test_recorded_cleans(name: str, server: HdfsServer, storage: HdfsStorage) -> None:
+def test_recorded_cleans(name: str, hdfs: HdfsServer, storage: HdfsStorage) -> None:
     """A clean leaves the files that the engine leaves; its plan names them by the cluster's own name."""
     case, root = load_cases()[name], f"/hudi/{name}"
-    lay_hudi(storage, name, server.url(root), root)
-    table = HudiTable.open(f"webhdfs://{server.web}{root}")
+    lay_hudi(storage, name, hdfs.url(root), root)
+    table = HudiTable.open(f"webhdfs://{hdfs.web}{root}")
     report = table.apply(table.plan_clean(case.options, now=case.now), env=Environment(lambda: case.now))
     assert report.complete
     assert {file for file in names(storage, root) if not file.startswith(".hoodie/")} == case.left_files()
     named = planned_paths(storage, root)
     assert named
-    assert all(path.startswith(server.url(f"{root}/")) for path in named)
-    again = HudiTable.open(server.url(root), server.options)
+    assert all(path.startswith(hdfs.url(f"{root}/")) for path in named)
+    again = HudiTable.open(hdfs.url(root), hdfs.options)
     assert again.plan_clean(case.options, now=case.now).is_empty or not case.expected["clean_plan"]
 
 
-def test_a_recorded_rollback(server: HdfsServer, storage: HdfsStorage) -> None:
+def test_a_recorded_rollback(hdfs: HdfsServer, storage: HdfsStorage) -> None:
     """A failed write is rolled back as on a disk."""
     name = "1.2.0__failed_mor__eager_startcommit"
     case, root = load_cases()[name], "/hudi/rollback"
-    lay_hudi(storage, name, server.url(root), root)
-    table = HudiTable.open("hdfs:///hudi/rollback", server.options)
+    lay_hudi(storage, name, hdfs.url(root), root)
+    table = HudiTable.open("hdfs:///hudi/rollback", hdfs.options)
     report = table.apply(table.plan_rollback(case.options, now=case.now), env=Environment(lambda: case.now))
     assert report.complete
     assert report.deleted_files
@@ -133,13 +121,13 @@ def test_a_recorded_rollback(server: HdfsServer, storage: HdfsStorage) -> None:
     assert table.plan_rollback(case.options, now=case.now).is_empty
 
 
-def test_a_clean_with_a_metadata_table(server: HdfsServer, storage: HdfsStorage, tmp_path: Path) -> None:
+def test_a_clean_with_a_metadata_table(hdfs: HdfsServer, storage: HdfsStorage, tmp_path: Path) -> None:
     """The metadata table is kept in step, and the same files go as on a disk."""
     options = {"hoodie.clean.commits.retained": "2"}
     disk = Path(lay_out("1.2.0__mdt_cow__commits2", tmp_path).root)
     here = HudiTable.open(str(disk))
     upload(storage, tree(disk, "/hudi/mdt"))
-    table = HudiTable.open(server.url("/hudi/mdt"), server.options)
+    table = HudiTable.open(hdfs.url("/hudi/mdt"), hdfs.options)
     plans = [one.plan_clean(options, now=LATER) for one in (here, table)]
     assert plans[0].operations == plans[1].operations
     with pytest.raises(StalePlanError, match="this plan is for"):
@@ -148,7 +136,7 @@ def test_a_clean_with_a_metadata_table(server: HdfsServer, storage: HdfsStorage,
     assert reports[0].deleted_files == reports[1].deleted_files > 0
     named = planned_paths(storage, "/hudi/mdt")
     assert named
-    assert all(path.startswith(server.url("/hudi/mdt/")) for path in named)
+    assert all(path.startswith(hdfs.url("/hudi/mdt/")) for path in named)
     local = {path.removeprefix("/x/") for path in tree(disk, "/x")}
     ledgers = ".hoodie/.lakemeta/"  # whose names no two runs share
     assert {n for n in names(storage, "/hudi/mdt") if not n.startswith(ledgers)} == {
@@ -190,14 +178,14 @@ def state(storage: HdfsStorage, root: str) -> TableState:
 
 
 @pytest.mark.parametrize("name", REWRITES)
-def test_recorded_rewrites(name: str, server: HdfsServer, storage: HdfsStorage, tmp_path: Path) -> None:
+def test_recorded_rewrites(name: str, hdfs: HdfsServer, storage: HdfsStorage, tmp_path: Path) -> None:
     """Plans are those of a local disk; rows stay; expire and orphan removal leave what the table needs."""
     root = f"/iceberg/{name}"
     # Engines write whichever spelling they were given; all of them are this cluster.
-    location = {"partitioned_v1": root, "eq_deletes_v2": f"hdfs://{root}"}.get(name, server.url(root))
+    location = {"partitioned_v1": root, "eq_deletes_v2": f"hdfs://{root}"}.get(name, hdfs.url(root))
     here, rows = lay_iceberg(storage, name, tmp_path, location, root)
     assert state(storage, root).rows() == rows
-    table = IcebergTable.open(f"webhdfs://{server.web}{root}")
+    table = IcebergTable.open(f"webhdfs://{hdfs.web}{root}")
     options = {"rewrite-all": "true"}
     plans = [one.plan_rewrite_data_files(options) for one in (here, table)]
     assert (plans[0].files, len(plans[0].operations)) == (plans[1].files, len(plans[1].operations))
@@ -215,15 +203,15 @@ def test_recorded_rewrites(name: str, server: HdfsServer, storage: HdfsStorage, 
     assert not after.lost
 
 
-def test_another_cluster_is_refused(server: HdfsServer, storage: HdfsStorage, tmp_path: Path) -> None:
+def test_another_cluster_is_refused(hdfs: HdfsServer, storage: HdfsStorage, tmp_path: Path) -> None:
     """A table whose metadata names another cluster is not touched, until it is said to be the same one."""
     lay_iceberg(storage, "pos_deletes_v2", tmp_path, "hdfs://lake/iceberg/other", "/iceberg/other")
     before = names(storage, "/iceberg/other")
-    table = IcebergTable.open(server.url("/iceberg/other"), server.options)
+    table = IcebergTable.open(hdfs.url("/iceberg/other"), hdfs.options)
     with pytest.raises(UnsupportedFeatureError, match=r"say --storage-option hdfs\.authority=lake$"):
         table.plan_rewrite_data_files({"rewrite-all": "true"})
     assert names(storage, "/iceberg/other") == before
-    named = IcebergTable.open("hdfs:///iceberg/other", {**server.options, "hdfs.authority": "lake"})
+    named = IcebergTable.open("hdfs:///iceberg/other", {**hdfs.options, "hdfs.authority": "lake"})
     assert named.apply(named.plan_rewrite_data_files({"rewrite-all": "true"})).result["added_data_files_count"]
 
 
@@ -241,12 +229,12 @@ for n in range(1000):
 
 
 @pytest.mark.parametrize("after_s", [0.2, 0.7, 1.3])
-def test_a_killed_writer_leaves_nothing_half_visible(after_s: float, server: HdfsServer, storage: HdfsStorage) -> None:
+def test_a_killed_writer_leaves_nothing_half_visible(after_s: float, hdfs: HdfsServer, storage: HdfsStorage) -> None:
     """Whenever the process ends, every file that is listed is whole."""
     root = f"/killed/{after_s}"
-    options = f"http://{server.web}"
+    options = f"http://{hdfs.web}"
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, server.url(root), options], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, hdfs.url(root), options], stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdout
         assert writer.stdout.readline() == "ready\n"
