@@ -147,6 +147,15 @@ def _partly_done(before: Files, after: Files, result: Result, calm: Calm) -> lis
     return [f"{unsaid} are there and not among the failed"] if unsaid and not any(p["notes"] for p in reports) else []
 
 
+def without_strays(files: Files, result: Result) -> Files:
+    """The files but for log files that could not be deleted.
+
+    Where the base file of such a log file went, the log file belongs to the slice before, and stays as long as it does.
+    """
+    failed = [outcome["path"] for outcome in (result.report or {}).get("failed", ()) if ".log." in outcome["path"]]
+    return {name: data for name, data in files.items() if not any(path.endswith(name) for path in failed)}
+
+
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Where two shapes differ."""
     return ", ".join(f"{key} {found.get(key)} not {wanted[key]}" for key in wanted if found.get(key) != wanted[key])

@@ -104,16 +104,16 @@ class Place:
         wrong = judge.lost(job, URL, after, calm.rows) or judge.ledgers(job, URL, after)
         wrong = wrong or judge.claims(job, URL, job.files, after, result, calm)
         if not wrong and (result.code or random.random() < 0.2):
-            wrong += self._completes(job, calm)
+            wrong += self._completes(job, calm, result)
         return Fate(job.name, result.code, weather.met, tuple(wrong))
 
-    def _completes(self, job: Job, calm: judge.Calm) -> list[str]:
+    def _completes(self, job: Job, calm: judge.Calm, first: Result) -> list[str]:
         self._forget_locks(job)
         again = self.do(job)
         after = self.files()
         if again.code:
             return [f"the second run ends with {again.code}: {again.err[-400:]}"]
-        found = judge.shape(job, URL, after)
+        found = judge.shape(job, URL, judge.without_strays(after, first))
         wrong = judge.lost(job, URL, after, calm.rows)
         if found not in calm.shapes:
             wrong.append(f"the second run left {judge.difference(found, calm.shapes[0])}")

@@ -7,7 +7,8 @@ Rules of this module:
    takes them up, also when nothing else is due, from every completed clean on the active timeline. A writer may
    archive one of these while they are read.
 2. Only what lies in its partition's directory counts. Releases 0.15 and 1.0 name files, too, that were gone already.
-3. They are judged by the same rules as every other file, by what storage lists, and go only if these let them go.
+3. They are judged by the same rules as every other file, by what storage lists, and go only if these let them go. A log
+   file whose base file did go belongs to the slice before, and stays as long as that one.
 """
 
 from __future__ import annotations
