@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,6 +81,7 @@ def standalone_cluster(folder: Path, memory: str = "512m") -> Iterator[str]:
     workers = [["worker.Worker", "--host", host, *size, "--work-dir", str(folder / host), url] for host in HOSTS]
     processes = [_daemon(arguments, folder) for arguments in (master, *workers)]
     try:
+        _wait_for(port)
         yield url
     finally:
         for process in reversed(processes):
@@ -99,3 +101,13 @@ def home() -> Path:
     """The directory of the installed PySpark, which is a whole Spark; any directory if there is none."""
     found = importlib.util.find_spec("pyspark")
     return Path(found.origin).parent if found and found.origin else TESTS
+
+
+def _wait_for(port: int) -> None:
+    """Until something listens there; TimeoutError after a minute."""
+    for _ in range(600):
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing listens on port {port}")

@@ -88,6 +88,6 @@ def _light_client() -> Iterator[None]:
     with (
         mock.patch.object(S3Storage, "_connect", connected),
         mock.patch("botocore.parsers.DEFAULT_TIMESTAMP_PARSER", moment),
-        mock.patch("botocore.useragent.UserAgentString.to_string", return_value="tests"),
+        mock.patch("botocore.useragent.UserAgentString.to_string", lambda _: "tests"),
     ):
         yield
