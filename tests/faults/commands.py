@@ -77,17 +77,20 @@ def _light_client() -> Iterator[None]:
     connect = S3Storage._connect
 
     def connected(self: S3Storage) -> Any:
-        name = f"{os.getpid()} {sorted(self.options.items())}"
-        if name not in known:
-            known[name] = connect(self)
-        return known[name]
+        options = f"{os.getpid()} {sorted(self.options.items())}"
+        if options not in known:
+            known[options] = connect(self)
+        return known[options]
 
     def moment(text: str) -> datetime:
         return datetime.fromisoformat(text) if text[:1].isdigit() else parsedate_to_datetime(text)
 
+    def name(_: object) -> str:  # a mock would remember every call
+        return "tests"
+
     with (
         mock.patch.object(S3Storage, "_connect", connected),
         mock.patch("botocore.parsers.DEFAULT_TIMESTAMP_PARSER", moment),
-        mock.patch("botocore.useragent.UserAgentString.to_string", lambda _: "tests"),
+        mock.patch("botocore.useragent.UserAgentString.to_string", name),
     ):
         yield
