@@ -221,6 +221,7 @@ _KINDS: Final[dict[str, Callable[[dict[str, Any]], Line]]] = {
 def _text(value: Any) -> str:
     if type(value) is not str:
         raise ValueError(f"{str(value)[:40]} is no text")
+    value.encode()  # a lone surrogate is a ValueError too
     return value
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
 from lakemeta.errors import OptionError, UnsupportedFeatureError
+from lakemeta.json_text import parse_json
 from lakemeta.moments import epoch_ms
 from lakemeta.storage.contract import Entry
 from lakemeta.storage.objects import ABSENT, WRITER, ConditionFailedError, Found, NotDeleted, ObjectStorage, Page
@@ -260,12 +261,16 @@ def _not_deleted(status: int, answer: str) -> NotDeleted | None:
 
 
 def _statuses(content_type: str, body: bytes) -> dict[int, tuple[int, str]]:
-    """The HTTP status and the text of each answer of a batch, by the number of its request."""
+    """The HTTP status and the text of each answer of a batch, by the number of its request; {} if it is none."""
     head = f"Content-Type: {content_type}\r\n\r\n".encode()
     found = {}
-    for part in email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body).iter_parts():
-        number = re.search(r"([0-9]+)>?$", part.get("Content-ID", ""))
-        text = str(part.get_payload())
+    try:
+        answers = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body).iter_parts()
+        parts = [(str(part.get("Content-ID", "")), str(part.get_payload())) for part in answers]
+    except (RecursionError, ValueError, LookupError, TypeError):  # parts in parts, codings that are none
+        return {}
+    for name, text in parts:
+        number = re.search(r"\b([0-9]{1,9})>?$", name)
         status = _STATUS.search(text)
         if number and status:
             found[int(number[1])] = int(status[1]), text
@@ -276,7 +281,7 @@ def _message(body: bytes) -> str:
     """The service's sentence in the body of an answer."""
     text = body.decode("utf-8", "replace").strip()
     try:
-        error = json.loads(text)["error"]
+        error = parse_json(text)["error"]
         return str(error.get("message", error) if isinstance(error, dict) else error)
     except (ValueError, KeyError, TypeError):
         return text[:200]

@@ -42,9 +42,11 @@ from lakemeta.iceberg.rows.deletion_vectors import deletion_vector
 from lakemeta.iceberg.spec import metadata_json
 from lakemeta.iceberg.spec.partitioning import PartitionSpec, spec_fields_from_json
 from lakemeta.iceberg.spec.table_metadata import TableMetadata
+from lakemeta.ledger import lines
 from lakemeta.orc.integers import unsigned_integers
 from lakemeta.parquet import layout, thrift
 from lakemeta.plan import Plan
+from lakemeta.storage import gcs
 
 
 @attrs.frozen
@@ -359,7 +361,32 @@ def _own() -> list[Parser]:
         of_kind("inventory_csv", partial(_inventory, "i.csv.gz"), name="inventory_csv_gz", mend=gzip.compress),
         of_kind("inventory_manifest", partial(_inventory, "i.json")),
         of_kind("metadata", json_text.parse_json, "commit", name="json", raises=(ValueError,)),
+        Parser("ledger", (_ledger(),), lambda data: [_dated(line) for line in lines.parse_lines([data], WHERE)]),
+        Parser("answers of gcs", (_ANSWERS,), partial(gcs._statuses, "multipart/mixed; boundary=b")),
+        Parser("error of gcs", (b'{"error": {"code": 403, "message": "no"}}', b'{"error": "no"}'), gcs._message),
     ]
+
+
+_ANSWERS = (
+    b"--b\r\nContent-Type: application/http\r\nContent-ID: <response-1>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\r\n"
+    b"--b\r\nContent-Type: application/http\r\nContent-ID: <response-2>\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n{}\r\n"
+    b"--b--\r\n"
+)
+
+
+def _ledger() -> bytes:
+    run = "20260102T030405006Z-0123abcd"
+    whole = (
+        lines.Opening(run, "hudi.clean", "ab" * 32, "/t", "/t", "delete", (run,)),
+        lines.Batch(0, "/t", ["p/a.parquet", "p/b.parquet"], [1, None], "p"),
+        lines.Done(0, 1, 1, [1], [0], {1: "denied"}, ["v", None]),
+        lines.End("2026-01-02T03:04:05.006+00:00", False, "20260102030405006", 1, 1, 1, 1),
+    )
+    return b"".join(line.line() for line in whole)
+
+
+def _dated(line: lines.Line) -> object:
+    return (line.at, line.line()) if isinstance(line, lines.Opening | lines.End) else line.line()
 
 
 def _plan(text: str) -> object:
