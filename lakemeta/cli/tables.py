@@ -56,6 +56,7 @@ def why(
 
     table, _ = open_table(table_url, common)
     options = pairs(settings, "--set")
+    file = _in_full(table.url, file)
     if isinstance(table, HudiTable):
         for name, given in (("where", where), ("service", service)):
             if given is not None:
@@ -127,6 +128,13 @@ def open_table(table_url: str, common: Common) -> tuple[HudiTable | IcebergTable
 
     table = lakemeta.open(table_url, common.storage_options, on_event=common.on_event)
     return table, "Hudi" if isinstance(table, HudiTable) else "Iceberg"
+
+
+def _in_full(table_url: str, file: str) -> str:
+    """The full path of a file that is named from the working directory, as a shell completes it; others as they are."""
+    if file.startswith("/") or ":" in file or "://" in table_url or Path(table_url, file).exists():
+        return file
+    return str(Path(file).absolute()) if Path(file).exists() else file
 
 
 def _refuse_hudi_flags(**flags: bool) -> None:

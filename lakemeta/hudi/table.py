@@ -176,7 +176,7 @@ class HudiTable:
         drop_metadata_table: bool = False,
         assume_single_writer: bool = False,
         quarantine: bool = False,
-        ledger: str | None = None,
+        ledger: str | PathLike[str] | None = None,
         proof: str = SAMPLE,
         max_share: float = MAX_SHARE,
     ) -> Report:
@@ -231,7 +231,9 @@ class HudiTable:
             storage = self.place.storage
             return self._watch.apply(plan.header.plan, lambda: counted(recorded(recording, work), storage))
 
-    def _run(self, plan: Plan, env: Environment, *, quarantine: bool = False, ledger: str | None = None) -> Run:
+    def _run(
+        self, plan: Plan, env: Environment, *, quarantine: bool = False, ledger: str | PathLike[str] | None = None
+    ) -> Run:
         place = ledgers_of(self.place).moved(ledger)
         return Run(lambda: place, env, plan.header.plan, "quarantine" if quarantine else "delete", plan)
 
@@ -245,7 +247,7 @@ class HudiTable:
         executor: Executor | None = None,
         assume_single_writer: bool = False,
         quarantine: bool = False,
-        ledger: str | None = None,
+        ledger: str | PathLike[str] | None = None,
         proof: str = SAMPLE,
         max_share: float = MAX_SHARE,
     ) -> tuple[Step, ...]:
@@ -276,14 +278,14 @@ class HudiTable:
             skip=(*skip, *unasked),
         )
 
-    def undo(self, ledgers: str | None = None) -> Undo:
+    def undo(self, ledgers: str | PathLike[str] | None = None) -> Undo:
         """What runs have deleted of the table, to look at and to take back.
 
         ``ledgers`` is the directory of their ledgers if one was given to them.
         """
         from lakemeta.undo.undoing import Undo
 
-        return Undo(partial(home_of, self.place), ledgers)
+        return Undo(partial(home_of, self.place), None if ledgers is None else str(ledgers))
 
     def inspect(self, *, executor: Executor | None = None) -> HudiFacts:
         """What the table is and how healthy it is; lists every partition once."""
@@ -308,7 +310,7 @@ class HudiTable:
 
     def why(
         self,
-        file: str,
+        file: str | PathLike[str],
         options: Mapping[str, Value] | None = None,
         *,
         now: datetime | None = None,
@@ -322,7 +324,7 @@ class HudiTable:
 
         parsed = CleanOptions.parse(texts(options))
         with working_on(f"why {file} of {self.url}"):
-            return why(self.place, file, parsed, _present(now), executor or LocalExecutor(self.planning_threads))
+            return why(self.place, str(file), parsed, _present(now), executor or LocalExecutor(self.planning_threads))
 
     def schedule_clean(
         self,

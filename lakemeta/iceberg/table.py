@@ -152,7 +152,7 @@ class IcebergTable:
         now: datetime | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         quarantine: bool = False,
-        ledger: str | None = None,
+        ledger: str | PathLike[str] | None = None,
         proof: str = SAMPLE,
         max_share: float = MAX_SHARE,
     ) -> Report:
@@ -189,7 +189,13 @@ class IcebergTable:
             safeguards=Safeguards.of(proof, max_share),
         )
         mode: Mode = "quarantine" if quarantine else "delete"
-        run = Run(lambda: ledgers_of(self.place).moved(ledger), env, plan.header.plan, mode, plan)
+        run = Run(
+            lambda: ledgers_of(self.place).moved(ledger),
+            env,
+            plan.header.plan,
+            mode,
+            plan,
+        )
         with working_on(f"apply {plan.header.plan} to {self.url}"):
             work = partial(self._explained, partial(found.apply, request))
             storage = self.place.operations.storage
@@ -204,7 +210,7 @@ class IcebergTable:
         now: datetime | None = None,
         executor: Executor | None = None,
         quarantine: bool = False,
-        ledger: str | None = None,
+        ledger: str | PathLike[str] | None = None,
         proof: str = SAMPLE,
         max_share: float = MAX_SHARE,
     ) -> tuple[Step, ...]:
@@ -231,14 +237,14 @@ class IcebergTable:
             skip=skip,
         )
 
-    def undo(self, ledgers: str | None = None) -> Undo:
+    def undo(self, ledgers: str | PathLike[str] | None = None) -> Undo:
         """What runs have deleted of the table, to look at and to take back.
 
         ``ledgers`` is the directory of their ledgers if one was given to them.
         """
         from lakemeta.undo.undoing import Undo
 
-        return Undo(partial(home_of, self.place), ledgers)
+        return Undo(partial(home_of, self.place), None if ledgers is None else str(ledgers))
 
     def inspect(self, *, executor: Executor | None = None) -> IcebergFacts:
         """What the table is and how healthy it is; reads all manifests of the current snapshot."""
@@ -256,7 +262,7 @@ class IcebergTable:
 
     def why(
         self,
-        file: str,
+        file: str | PathLike[str],
         options: Mapping[str, Value] | None = None,
         where: str | None = None,
         *,
@@ -275,7 +281,7 @@ class IcebergTable:
 
         request = self._request(options, where, now, executor)
         with working_on(f"why {file} of {self.url}"):
-            return self._explained(lambda: why(request, file, service))
+            return self._explained(lambda: why(request, str(file), service))
 
     def _request(
         self,

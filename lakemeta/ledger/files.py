@@ -24,6 +24,7 @@ from lakemeta.storage.contract import AppendingStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from os import PathLike
 
     from lakemeta.storage import Storage
 
@@ -40,7 +41,7 @@ class LedgerPlace:
     table: str
     identity: str
 
-    def moved(self, url: str | None) -> LedgerPlace:
+    def moved(self, url: str | PathLike[str] | None) -> LedgerPlace:
         """The place in a directory that a caller names by path or URL, itself if none is named.
 
         Another one in the table's kind of store is reached as the table is. Raises OptionError for a malformed URL.

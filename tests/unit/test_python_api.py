@@ -123,6 +123,17 @@ def test_open_says_what_lies_there_instead(trips: Path, rides: Path, tmp_path: P
         assert words in str(caught.value)
 
 
+def test_ledgers_and_files_by_path_objects(trips: Path, tmp_path: Path) -> None:
+    """Wherever a path is taken."""
+    table = HudiTable.open(trips)
+    file = next((trips / "p1").glob("*.parquet"))
+    assert table.why(file) == table.why(str(file))
+    report = table.apply(table.plan_clean(ONE), ledger=tmp_path / "ledgers")
+    assert report.ledger is not None
+    assert report.ledger.startswith(str(tmp_path / "ledgers"))
+    assert len(table.undo(tmp_path / "ledgers").history().runs) == 1
+
+
 def test_plans_are_saved_and_loaded(trips: Path, tmp_path: Path) -> None:
     """The file is the plan, whole; what is no file is one sentence."""
     plan = HudiTable.open(trips).plan_clean(ONE)

@@ -53,6 +53,17 @@ def test_one_sentence_each(run: Run, tables: dict[str, str], command: str, code:
     assert result.sentence.count("lakemeta: ") == 1
 
 
+def test_a_file_is_found_from_the_working_directory(
+    run: Run, tables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a shell completes its name; a name from the table's directory counts first."""
+    monkeypatch.chdir(tables["here"])
+    file = next(Path(tables["iceberg"]).rglob("*.parquet"))
+    from_table, from_here = str(file.relative_to(tables["iceberg"])), str(file.relative_to(tables["here"]))
+    assert run("why", "rides", from_here).out.startswith(str(file))
+    assert run("why", "rides", from_table).out.startswith(from_table)
+
+
 def test_nothing_is_retained(run: Run, table: TableFiles) -> None:
     """Hudi's rule for no commits to retain finds nothing to clean, and the plan says that it is the option's doing."""
     out = run("plan", "clean", table.root, "--set", "hoodie.clean.commits.retained=0").out
