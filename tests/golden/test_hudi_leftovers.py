@@ -116,7 +116,7 @@ def test_the_message_names_the_command_that_gets_on(
     assert command == f"rollback {case.root}"
     lakemeta = runner(monkeypatch, capsys)
     done = lakemeta(*command.split(), "--yes")
-    assert (done.code, "metadata_rollbacks" in done.out) == (0, True)
+    assert (done.code, "metadata rollbacks" in done.out) == (0, True)
     case.clean()
     case.assert_cleaned()
     left = lakemeta(*command.split(), "--dry-run")

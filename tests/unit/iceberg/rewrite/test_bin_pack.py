@@ -240,9 +240,9 @@ def test_wrong_values(wrong: dict[str, str], message: str | None) -> None:
 
 def test_unknown_options_name_the_nearest_one() -> None:
     """A slip of the finger is told from an option of another job."""
-    reject_unknown({"min-input-files": "1"}, OPTIONS)
+    reject_unknown({"min-input-files": "1"}, OPTIONS, "rewrite-data-files")
     with pytest.raises(OptionError, match="did you mean min-input-files"):
-        reject_unknown({"min-input-file": "1"}, OPTIONS)
+        reject_unknown({"min-input-file": "1"}, OPTIONS, "rewrite-data-files")
 
 
 def test_options_that_are_not_given_are_their_defaults() -> None:
