@@ -135,10 +135,8 @@ def test_wrong_options_are_refused_in_the_engines_words(name: str, tables: Any) 
         with pytest.raises(OptionError) as caught:
             table.groups(plan["options"], plan["where"])
         if plan["error"].get("class") == "java.lang.NumberFormatException":
-            assert re.match(
-                r"'[a-z-]+' is set to .* but must be (a whole number(, or a size as 128MiB)?|a number|from -?\d+ to \d+)$",
-                str(caught.value),
-            )
+            kinds = r"a whole number(, or a size as 128MiB)?|a number|from -?\d+ to \d+"
+            assert re.match(rf"'[a-z-]+' is set to .* but must be ({kinds})$", str(caught.value))
         else:
             assert str(caught.value) == plan["error"]["message"]
 
