@@ -6,6 +6,7 @@ entry order. Partitions come in the order of their first file.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 import attrs
@@ -35,6 +36,7 @@ DEFAULT_TARGET_FILE_SIZE: Final = 512 * 1024 * 1024
 COMPRESSION_FACTOR: Final = "compression-factor"
 _SPLIT_OVERHEAD: Final = 5 * 1024
 _MIN_RATIO: Final = 0.75
+_LENGTH: Final = attrgetter("data_file.file_size_in_bytes")  # of a task; its own property takes three times as long
 _MAX_RATIO: Final = 1.80
 _GROUP_BYTES: Final = 100 * 1024**3
 
@@ -199,7 +201,7 @@ def number(groups: Sequence[RewriteGroup], order: JobOrder) -> list[RewriteGroup
 def _pack(tasks: Sequence[FileScanTask], options: RewriteOptions) -> list[list[FileScanTask]]:
     groups = binpack.pack(
         tasks,
-        lambda task: task.length,
+        _LENGTH,
         target=options.max_file_group_size_bytes,
         max_items=options.max_file_group_input_files,
     )
@@ -234,7 +236,7 @@ def _candidate_reason(task: FileScanTask, options: RewriteOptions) -> Reason | N
 
 
 def _is_worth_it(group: Sequence[FileScanTask], options: RewriteOptions) -> bool:
-    size = sum(task.length for task in group)
+    size = sum(map(_LENGTH, group))
     return is_enough(len(group), size, options) or any(_has_many_deletes(task, options) for task in group)
 
 
@@ -250,7 +252,7 @@ def _has_many_deletes(task: FileScanTask, options: RewriteOptions) -> bool:
 
 
 def _group(partition: tuple[Value, ...], tasks: Sequence[FileScanTask], options: RewriteOptions) -> RewriteGroup:
-    size = sum(task.length for task in tasks)
+    size = sum(map(_LENGTH, tasks))
     return RewriteGroup(
         group=0,
         partition=partition,

@@ -53,15 +53,18 @@ def within(root: str, location: str) -> str:
     Also all of it where the part could be taken for a full location, as that of ``root//data/a``; ``whole`` gives the
     location back as it was, letter by letter.
     """
-    part = location.removeprefix(root.rstrip("/") + "/")
-    return part if whole(root, part) == location else location
+    base = root.rstrip("/") + "/"
+    part = location[len(base) :]
+    return part if location.startswith(base) and not _is_full(part) else location
 
 
 def whole(root: str, path: str) -> str:
     """The location of a file that a plan of the table at ``root`` names."""
-    if path.startswith(("/", "file:", "hdfs:")) or "://" in path:
-        return path
-    return f"{root.rstrip('/')}/{path}"
+    return path if _is_full(path) else f"{root.rstrip('/')}/{path}"
+
+
+def _is_full(path: str) -> bool:
+    return path.startswith(("/", "file:", "hdfs:")) or "://" in path
 
 
 def metadata_root(location: str, properties: Mapping[str, str]) -> str:
