@@ -57,6 +57,8 @@ class ManifestColumns:
         """The values of a field; None of one that the manifest does not have."""
         if name not in self.encoded:
             return [None] * self.count
+        if name == "file_path":  # to look for equal ones would cost more than it saves
+            return avro.read_data(self._kinds[name], self.encoded[name], self.path)
         return self._decoded(name)
 
     def _heads(self, inherited: Inheritance) -> Sequence[Head]:
@@ -75,8 +77,6 @@ class ManifestColumns:
         different = list(dict.fromkeys(encoded))
         decoded = avro.read_data(kind, different, self.path)
         decoded = decoded if value is None else list(map(value, decoded))
-        if len(different) == len(encoded):
-            return decoded
         return list(map(dict(zip(different, decoded, strict=True)).__getitem__, encoded))
 
 
