@@ -42,6 +42,12 @@ def storage_errors(action: str, path: str) -> Iterator[None]:
         raise StorageError(f"cannot {action} {path}: {reason(error)}{_advice(path, error)}") from error
 
 
+def failure_of(stream: object) -> StorageError | None:
+    """What the store of a stream raised: libraries that read streams make other errors of it, or only text."""
+    found = getattr(getattr(stream, "raw", stream), "failure", None)
+    return found if isinstance(found, StorageError) else None
+
+
 def reason(error: BaseException) -> str:
     """What went wrong, in the store's own words: their first line, of at most 500 characters."""
     text = (getattr(error, "strerror", None) or str(error)).strip()

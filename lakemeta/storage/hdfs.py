@@ -28,6 +28,7 @@ from lakemeta.errors import PathExistsError, PathNotFoundError, StorageError, Un
 from lakemeta.report import Outcome
 from lakemeta.storage.contract import Entry, is_side_file, temporary_name
 from lakemeta.storage.failure import reason, storage_errors
+from lakemeta.storage.streams import RangeReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -153,7 +154,7 @@ class HdfsStorage:
 
     def open_input(self, path: str) -> BinaryIO:
         """A seekable binary reader that reads ahead by 4 MiB."""
-        return cast("BinaryIO", io.BufferedReader(_Reader(self, path), _READ_BLOCK))
+        return cast("BinaryIO", io.BufferedReader(RangeReader(self, path, self.size(path)), _READ_BLOCK))
 
     def open_output(self, path: str) -> BinaryIO:
         """A binary writer, which keeps what it is given on this machine; the file appears once it is closed."""
@@ -271,52 +272,6 @@ class HdfsStorage:
                 if self._status(path)["type"] != "DIRECTORY":
                     raise StorageError(f"cannot remove {path}: it is no directory")
                 self.web.ask("DELETE", "DELETE", path, recursive="true")
-
-
-class _Reader(io.RawIOBase):
-    """Reads a file by ranges."""
-
-    def __init__(self, storage: HdfsStorage, path: str) -> None:
-        self._storage, self._path, self._at = storage, path, 0
-        self._size = storage.size(path)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        if start + offset < 0:
-            raise ValueError(f"cannot seek to {start + offset}")
-        self._at = start + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readall(self) -> bytes:
-        data = bytearray(max(self._size - self._at, 0))
-        view, done = memoryview(data), 0
-        while done < len(data):
-            done += self.readinto(view[done:])
-        return bytes(data)
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer)
-        length = min(len(view), self._size - self._at)
-        if length <= 0:
-            return 0
-        try:
-            data = self._storage.read_range(self._path, self._at, length)
-        except StorageError as error:
-            raise OSError(str(error)) from error
-        if not data:
-            raise OSError(f"cannot read {self._path}: it ends at {self._at}, before its {self._size} bytes")
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)
 
 
 class _Writer(io.RawIOBase):

@@ -18,12 +18,16 @@ PART: Final = 8 * 2**20  # bytes; parts of equal length up to the 1000th, then t
 _PARTS_A_LENGTH: Final = 1000
 
 
-class PartStore(Protocol):
-    """What streams need of an object store; errors are StorageError or the store's own."""
+class RangeStore(Protocol):
+    """What a stream that reads needs of a store."""
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """At most ``length`` bytes from ``start``."""
         ...
+
+
+class PartStore(Protocol):
+    """What a stream that writes needs of an object store; errors are StorageError or the store's own."""
 
     def replace(self, path: str, data: bytes) -> None:
         """Put an object."""
@@ -47,10 +51,11 @@ class PartStore(Protocol):
 
 
 class RangeReader(io.RawIOBase):
-    """A seekable reader of an object of known size."""
+    """A seekable reader of an object of known size. ``failure`` is what the store raised, if it did."""
 
-    def __init__(self, storage: PartStore, path: str, size: int) -> None:
+    def __init__(self, storage: RangeStore, path: str, size: int) -> None:
         super().__init__()
+        self.failure: StorageError | None = None
         self._storage, self._path, self._size, self._at = storage, path, size, 0
 
     def readable(self) -> bool:
@@ -76,8 +81,11 @@ class RangeReader(io.RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        """Read all that is left, by one request."""
-        return self._next(self._size - self._at)
+        """Read all that is left, by one request where the store gives as much."""
+        found = bytearray()
+        while self._at < self._size:
+            found += self._next(self._size - self._at)
+        return bytes(found)
 
     def _next(self, length: int) -> bytes:
         length = min(length, self._size - self._at)
@@ -86,6 +94,7 @@ class RangeReader(io.RawIOBase):
         try:
             data = self._storage.read_range(self._path, self._at, length)
         except StorageError as error:
+            self.failure = error
             raise OSError(str(error)) from error
         if not data:
             raise OSError(f"cannot read {self._path}: it has become shorter than {self._size} bytes")

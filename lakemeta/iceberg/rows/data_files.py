@@ -21,6 +21,7 @@ from lakemeta.iceberg.spec.values import scaled
 from lakemeta.orc.timestamps import OUT_OF_RANGE, WideTimestamps
 from lakemeta.parquet.reader import open_parquet, read_batches, row_group_middles
 from lakemeta.row_sort import BATCH_BYTES, rows_of
+from lakemeta.storage.failure import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,12 +88,12 @@ def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> Op
     """Open a data or delete file of a format as manifests name it.
 
     Raises UnsupportedFeatureError for a format that is not Parquet, ORC or Avro, CorruptMetadataError, naming
-    ``where``, for a file that does not parse.
+    ``where``, for a file that does not parse, StorageError where the store fails.
     """
     kind = file_format.upper()
     if kind not in ("PARQUET", "ORC", "AVRO"):
         raise UnsupportedFeatureError(f"{where} is a {file_format} file; lakemeta reads Parquet, ORC and Avro")
-    with _damage(where):
+    with _damage(source, where):
         if kind == "PARQUET":
             opened = _open_parquet(source, where)
         elif kind == "ORC":
@@ -100,7 +101,7 @@ def open_data_file(file_format: str, source: BinaryIO | bytes, where: str) -> Op
         else:
             opened = _open_avro(source if isinstance(source, bytes) else source.read(), where)
         _check_names(opened.schema)
-    return attrs.evolve(opened, read=lambda columns, part: _guarded(opened.read(columns, part), where))
+    return attrs.evolve(opened, read=lambda columns, part: _guarded(opened.read(columns, part), source, where))
 
 
 def _check_names(fields: Iterable[pa.Field]) -> None:
@@ -120,18 +121,20 @@ def size_of(source: BinaryIO | bytes) -> int:
 
 
 @contextmanager
-def _damage(where: str) -> Iterator[None]:
-    """Turn what Arrow raises for bytes that it cannot read into CorruptMetadataError."""
+def _damage(source: BinaryIO | bytes, where: str) -> Iterator[None]:
+    """Turn what Arrow raises for bytes that it cannot read into CorruptMetadataError, but not what the store raised."""
     try:
         yield
     except LakemetaError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if (failure := failure_of(source)) is not None:
+            raise failure from None
         raise CorruptMetadataError(f"{where} cannot be read: {' '.join(str(error).split())}") from error
 
 
-def _guarded(batches: Iterator[pa.RecordBatch], where: str) -> Iterator[pa.RecordBatch]:
-    with _damage(where):
+def _guarded(batches: Iterator[pa.RecordBatch], source: BinaryIO | bytes, where: str) -> Iterator[pa.RecordBatch]:
+    with _damage(source, where):
         yield from batches
 
 

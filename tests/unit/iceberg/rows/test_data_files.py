@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from decimal import Decimal
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,12 +12,13 @@ import pytest
 from pyarrow import orc
 
 from lakemeta.avro import container as avro
-from lakemeta.errors import CorruptMetadataError, UnsupportedFeatureError
+from lakemeta.errors import CorruptMetadataError, StorageError, UnsupportedFeatureError
 from lakemeta.iceberg.rows.arrow import arrow_schema
 from lakemeta.iceberg.rows.data_files import WHOLE, open_data_file
 from lakemeta.iceberg.rows.projection import projection
 from lakemeta.iceberg.spec import types as t
 from lakemeta.iceberg.spec.types import NestedField as Field
+from lakemeta.storage.streams import RangeReader
 
 FIELDS = (
     Field(1, "id", t.LONG),
@@ -246,6 +247,36 @@ def test_other_formats_and_damage_are_named() -> None:
     for kind in ("PARQUET", "ORC", "AVRO"):
         with pytest.raises(CorruptMetadataError, match="file-name"):
             open_data_file(kind, b"nothing of the kind", "file-name")
+
+
+class Failing:
+    """A store that gives so many ranges, and then none."""
+
+    def __init__(self, data: bytes, ranges: int) -> None:
+        self.data, self.left = data, ranges
+
+    def read_range(self, _: str, start: int, length: int) -> bytes:
+        self.left -= 1
+        if self.left < 0:
+            raise StorageError("the service is busy")
+        return self.data[start : start + length]
+
+
+@pytest.mark.parametrize("ranges", range(3))
+def test_a_store_that_fails_is_no_damage(ranges: int) -> None:
+    """Whatever part of a file of whatever format the store does not give: it may be asked again."""
+    schema = {"type": "record", "name": "t", "fields": AVRO["fields"][:1]}
+    table = pa.table({"id": range(30_000)}, schema=arrow_schema(FIELDS[:1]))
+    parquet, as_orc = io.BytesIO(), io.BytesIO()
+    pq.write_table(table, parquet)
+    orc.write_table(table, as_orc)
+    rows = avro.write_container(schema, [{"id": 1}] * 3)
+    for kind, data in (("AVRO", rows), ("PARQUET", parquet.getvalue()), ("ORC", as_orc.getvalue())):
+        source = cast("BinaryIO", RangeReader(Failing(data, ranges), "f", len(data)))
+        if kind == "AVRO" and ranges:  # it is read at once
+            continue
+        with pytest.raises(StorageError, match="the service is busy"):
+            list(open_data_file(kind, source, "f").read(["id"], WHOLE))
 
 
 def test_damage_inside_a_file_is_found_while_reading() -> None:
