@@ -236,8 +236,8 @@ def test_a_listing_that_fails_part_way_raises(storage: Storage, root: str, monke
     scan = os.scandir
     trouble: list[OSError] = [PermissionError(errno.EACCES, "no way in"), OSError(errno.EIO, "bad disk")]
 
-    def broken(path: str) -> object:
-        if path.endswith("/d"):
+    def broken(path: str | int) -> object:
+        if isinstance(path, str) and path.endswith("/d"):
             raise trouble[0]
         return scan(path)
 

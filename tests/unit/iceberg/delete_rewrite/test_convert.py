@@ -51,6 +51,7 @@ def new_files(small: SmallTable) -> list[str]:
     return [entry.path for entry in small.storage.walk(small.root) if "-deletes." in entry.path]
 
 
+@pytest.mark.slow
 def test_the_same_rows_stay_deleted(small) -> None:
     """No equality delete is left, rows and their ids are the same, and the snapshot says that no row changed."""
     rows, before = state(small).rows(), state(small)

@@ -156,6 +156,7 @@ def _maybe(r: random.Random, value: Make) -> Any:
     return None if r.random() < 0.2 else value(r)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(12), deadline=None)
 @given(st.integers(0, 2**32), st.sets(st.integers(1, 40), max_size=3).map(frozenset))
 def test_the_quick_reader_finds_what_was_written(seed: int, metrics: frozenset[int]) -> None:
@@ -185,6 +186,7 @@ def test_the_quick_reader_finds_what_was_written(seed: int, metrics: frozenset[i
             assert getattr(entry.data_file, name) == (None if found is None or not metrics else wanted), name
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 2**32), st.floats(0, 1, exclude_max=True), st.sampled_from([None, 0x01, 0x40, 0x80]))
 def test_damage_is_refused_as_by_the_full_reader(seed: int, where: float, flip: int | None) -> None:
