@@ -68,7 +68,7 @@ def _names(_: str, text: str) -> tuple[str, ...]:
 def _pattern(name: str, text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise OptionError(f"{name}={text} is no regular expression: {error}") from None
     return text
 

@@ -102,7 +102,7 @@ def _is_meant(cluster: Cluster, names: set[str], web: tuple[str, ...]) -> bool:
 def _clusters(settings: Mapping[str, str]) -> list[Cluster]:
     """The clusters in configuration files, that of ``fs.defaultFS`` first."""
     default = settings.get("fs.defaultFS", "")
-    default = urlsplit(default).netloc if default.startswith("hdfs:") else ""
+    default = default.removeprefix("hdfs:").lstrip("/").partition("/")[0] if default.startswith("hdfs:") else ""
     kind = "https" if settings.get("dfs.http.policy") == "HTTPS_ONLY" else "http"
     found = []
     for service in filter(None, (part.strip() for part in settings.get("dfs.nameservices", "").split(","))):
@@ -165,12 +165,11 @@ def _access(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[
 
 
 def _address(url: str) -> dict[str, Any]:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         port = parts.port
-    except ValueError:
-        port = None
-        parts = parts._replace(scheme="")
+    except ValueError:  # an address in brackets that is none, or no port
+        parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
         raise OptionError(f"the address of WebHDFS is {url!r} but must be like http://namenode:{HTTP_PORT}")
     secure = parts.scheme == "https"

@@ -278,7 +278,9 @@ def test_a_catalog_that_cannot_be_asked_is_one_sentence(server, url, options, ki
 def test_a_package_that_pyiceberg_misses_is_named(tmp_path, monkeypatch):
     """SQL catalogs need SQLAlchemy, which pyiceberg does not install by itself."""
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog.sql", None)
-    with pytest.raises(OptionError, match="the catalog lake is not configured: SQLAlchemy support not installed"):
+    with pytest.raises(
+        OptionError, match="the catalog lake needs a package that is not installed: SQLAlchemy support not"
+    ):
         IcebergTable.open("catalog://lake/db.t", {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db"})
 
 
@@ -294,7 +296,7 @@ def test_a_configuration_that_cannot_be_read_is_named(tmp_path):
         check=False,
     )
     assert done.returncode == 2
-    assert "correct .pyiceberg.yaml" in done.stderr
+    assert f"correct {tmp_path}/.pyiceberg.yaml" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakemeta.errors import CorruptMetadataError
+from lakemeta.errors import CorruptMetadataError, PathNotFoundError, UnsupportedFeatureError
 from lakemeta.executor import nearby
 from lakemeta.hudi.timeline.action_metadata import decode_cleaner_plan
 from lakemeta.hudi.timeline.instants import State
@@ -53,7 +53,7 @@ def waiting_cleans(place: Place, state: TableState, executor: Executor) -> Itera
         try:
             _, plan = read_requested(place.storage, folder, instant)
             named = _named(place, plan)
-        except CorruptMetadataError:
+        except (CorruptMetadataError, UnsupportedFeatureError, PathNotFoundError):
             continue
         where = executor if len(named) > _BATCH else nearby(executor)
         look = partial(_there, place.storage, place.root, named)
