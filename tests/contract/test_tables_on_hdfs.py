@@ -33,14 +33,11 @@ pytestmark = pytest.mark.store
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 CLEANS = [
     "0.15.0__cow__versions2",
-    "1.0.2__clustering__commits1",
     "1.2.0__mor__commits2",
     "1.2.0__delete_partition__versions1",
-    "1.2.0__replace_overwrite__table_commits1",
     "1.2.0__failed_mor__lazy_clean",
-    "1.2.0__pending_clean__exec_requested",
 ]
-REWRITES = ["partitioned_v1", "pos_deletes_v2", "eq_deletes_v2", "spec_evolution_v2", "v3_dv_lineage"]
+REWRITES = ["pos_deletes_v2", "eq_deletes_v2", "v3_dv_lineage"]
 
 
 @pytest.fixture
