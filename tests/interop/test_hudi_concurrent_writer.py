@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from interop.hudi_engine import Engine, HudiEngines, HudiEngineTable
+from support.sampling import some_of
 
 from lakemeta.errors import CommitConflictError, LakemetaError, StalePlanError
 from lakemeta.hudi import HudiTable
@@ -52,7 +53,10 @@ OURS = {
 }
 
 
-@pytest.fixture(scope="module", params=["1.2.0", "0.15.0"])
+RELEASES = ("1.2.0", "0.15.0")
+
+
+@pytest.fixture(scope="module", params=RELEASES)
 def engine(request: pytest.FixtureRequest, hudi_engines: HudiEngines) -> Engine:
     """The newest release of the newest table version, and the one of the oldest."""
     return hudi_engines.of(request.param)
@@ -104,7 +108,10 @@ def listed(table: HudiEngineTable) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize(("kind", "metadata"), [("COW", False), ("COW", True), ("MOR", True)])
+_SHAPES = [(v, kind, metadata) for v in RELEASES for kind, metadata in (("COW", False), ("COW", True), ("MOR", True))]
+
+
+@pytest.mark.parametrize(("engine", "kind", "metadata"), some_of(_SHAPES, (1, 2, 3, 5)), indirect=["engine"])
 def test_a_writer_and_a_cleaner_at_once(engine: Engine, tmp_path: Path, kind: str, metadata: bool) -> None:
     """No row and no file is lost, neither side fails, and the metadata table says what storage says."""
     mor = kind == "MOR"

@@ -15,6 +15,7 @@ import attrs
 import pytest
 from interop.hudi_engine import VERSIONS, Engine, HudiEngines, HudiEngineTable
 from support.hudi_mdt_records import listing
+from support.sampling import some_of
 
 from lakemeta.hudi.metadata_table.rollback import roll_back
 from lakemeta.hudi.metadata_table.table import MetadataTable
@@ -200,7 +201,11 @@ def execute(cleaning: Cleaning) -> None:
     cleaning.complete()
 
 
-@pytest.mark.parametrize("shape", ["cow indexed", "mor", "unpartitioned"])
+_SHAPES = [(version, shape) for shape in ("cow indexed", "mor", "unpartitioned") for version in VERSIONS]
+
+
+# Each release, and each shape by the newest one.
+@pytest.mark.parametrize(("engine", "shape"), some_of(_SHAPES, (0, 2, 4, 5, 8)), indirect=["engine"])
 def test_hudi_goes_on_with_what_we_wrote(engine: Engine, tmp_path: Path, shape: str) -> None:
     """The engine lists exactly the files that are there, reads its rows, writes, cleans and compacts on top."""
     table = written(
