@@ -22,7 +22,8 @@ from lakemeta.cli.maintain import maintain
 from lakemeta.cli.option_list import completion, options
 from lakemeta.cli.output import silence
 from lakemeta.cli.rollback import plan_rollback, rollback
-from lakemeta.cli.steps import INTERRUPTED, PARTLY_DONE
+from lakemeta.cli.simulate import simulate
+from lakemeta.cli.steps import ALL_REFUSED, INTERRUPTED, PARTLY_DONE
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.cli.undo import history, purge, restore
 from lakemeta.errors import LakemetaError
@@ -31,6 +32,7 @@ from lakemeta.version import __version__
 _OBJECTS_A_COLLECTION = 100_000
 _CODES = {
     1: "nothing was changed: the question was answered with no",
+    ALL_REFUSED: "every value was refused; nothing was changed",
     PARTLY_DONE: "partly done: the report says what is left",
     INTERRUPTED: "interrupted; nothing was changed",
 }
@@ -46,6 +48,7 @@ Examples:
   lakemeta plan clean /lake/events --set hoodie.clean.commits.retained=5 --out plan.jsonl
   lakemeta apply plan.jsonl
   lakemeta rewrite-data-files catalog://prod/db.rides --set target-file-size-bytes=128MiB
+  lakemeta simulate /lake/events --set hoodie.clean.commits.retained=1,5,20
   lakemeta maintain /lake/events --yes
 
 \b
@@ -73,7 +76,22 @@ def plan() -> None:
 for command in (plan_clean, plan_rollback, *PLANNING_COMMANDS):
     plan.add_command(command)
 for command in (
-    *(apply, clean, completion, demo, doctor, history, inspect, maintain, options, purge, restore, rollback, why),
+    *(
+        apply,
+        clean,
+        completion,
+        demo,
+        doctor,
+        history,
+        inspect,
+        maintain,
+        options,
+        purge,
+        restore,
+        rollback,
+        simulate,
+        why,
+    ),
     *SERVICE_COMMANDS,
 ):
     cli.add_command(command)
@@ -90,7 +108,7 @@ def main() -> None:
         code = cli.main(standalone_mode=False)
         failure = _ended(code if isinstance(code, int) else 0)
     except SystemExit as ended:
-        printed = ended.code == PARTLY_DONE
+        printed = ended.code in (PARTLY_DONE, ALL_REFUSED)
         failure = _ended(ended.code if isinstance(ended.code, int) else 0)
     except click.exceptions.Exit as ended:
         failure = _ended(ended.exit_code)

@@ -20,6 +20,8 @@ from lakemeta.words import count_of, human_bytes, spaced
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from rich.console import Console
+
     from lakemeta.plan import Plan
     from lakemeta.plan_operations import Operation
     from lakemeta.report import Report
@@ -91,20 +93,12 @@ def show_facts(title: str, facts: Mapping[str, Any], output: str) -> None:
         table(title, ("fact", "value"), [(name_of(name), value_of(name, v)) for name, v in facts.items()])
 
 
-def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> None:
-    """Print a table; columns named in ``numbers`` are set to the right."""
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence[str] = ()) -> None:
+    """Print a table; columns named in ``numbers`` are set to the right. Cells are texts, or what rich draws."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    class _Console(Console):
-        def on_broken_pipe(self) -> None:
-            """Leave it to the command: rich itself would end the process."""
-            raise BrokenPipeError
-
-    # Without a terminal the width is not known; lines must not be folded for a program. Paths may look like markup.
-    width = None if sys.stdout.isatty() else _WIDE
-    console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+    console = _console()
     grid = Table(box=box.SIMPLE_HEAD)
     for head in heads:
         grid.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
@@ -116,6 +110,19 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbe
     if title:
         click.echo(title)
     console.print(grid)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    class _Console(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to the command: rich itself would end the process."""
+            raise BrokenPipeError
+
+    # Without a terminal the width is not known; lines must not be folded for a program. Paths may look like markup.
+    width = None if sys.stdout.isatty() else _WIDE
+    return _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
 
 
 def _style(action: str) -> str | None:

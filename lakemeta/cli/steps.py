@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakemeta.report import Report
 
 F = TypeVar("F", bound="Callable[..., Any]")
+ALL_REFUSED: Final = 2
 PARTLY_DONE: Final = 4
 INTERRUPTED: Final = 130
 assume_single_writer_option = click.option(

@@ -377,7 +377,7 @@ _DEFAULTS: Final = CleanOptions()
 def option_texts(*, of_rollbacks: bool = False) -> tuple[OptionText, ...]:
     """What is said of each option, in order; ``of_rollbacks`` leaves out what only a clean reads."""
     return tuple(
-        OptionText(option.name, _default(option), option.meaning, option.older)
+        OptionText(option.name, _default(option), option.meaning, option.older, option.parse in (_names, _pattern))
         for option in _OPTIONS
         if not of_rollbacks or option.field in _OF_ROLLBACKS
     )

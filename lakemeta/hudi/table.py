@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakemeta.environment import Environment, utc_now
-from lakemeta.errors import StorageError, TableNotFoundError
+from lakemeta.errors import OptionError, StorageError, TableNotFoundError
 from lakemeta.events import Event, Watch
 from lakemeta.executor import Executor, LocalExecutor, working_on
 from lakemeta.hudi.clean.planner import PLAN_KIND, plan_clean
@@ -32,7 +32,7 @@ from lakemeta.storage.requests import counted
 from lakemeta.typed_text import texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
     from os import PathLike
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lakemeta.maintenance import Step
     from lakemeta.plan import Plan
     from lakemeta.report import Report
+    from lakemeta.simulation import Simulation
     from lakemeta.typed_text import Value
     from lakemeta.undo.undoing import Undo
 
@@ -276,6 +277,41 @@ class HudiTable:
             settings=settings,
             at_least=texts(at_least),
             skip=(*skip, *unasked),
+        )
+
+    def simulate(
+        self,
+        option: str,
+        values: Iterable[Value],
+        options: Mapping[str, Value] | None = None,
+        *,
+        service: str = "clean",
+        now: datetime | None = None,
+        executor: Executor | None = None,
+    ) -> Simulation:
+        """What a clean (or ``service="rollback"``) would do with each of these values of an option; nothing is written.
+
+        ``options`` are the other ones. A value that is refused is an outcome that says why. Raises OptionError for
+        another service.
+        """
+        from lakemeta.simulation import Oldest, simulate
+
+        planners = {"clean": self.plan_clean, "rollback": self.plan_rollback}
+        if service not in planners:
+            raise OptionError(f"there is no service {service} of Hudi tables to simulate; known are clean, rollback")
+        make, at = planners[service], _present(now)
+
+        def oldest(plan: Plan) -> Oldest | None:
+            instant = plan.header.facts.get("earliest_to_retain")
+            return Oldest(instant) if instant else None
+
+        return simulate(
+            self.url,
+            service,
+            option,
+            (texts({option: value})[option] for value in values),
+            lambda value: make({**(options or {}), option: value}, now=at, executor=executor),
+            oldest,
         )
 
     def undo(self, ledgers: str | PathLike[str] | None = None) -> Undo:

@@ -25,12 +25,13 @@ from lakemeta.ledger.recording import recorded
 from lakemeta.ledger.run import Run
 from lakemeta.maintenance import steps
 from lakemeta.moments import aware, epoch_ms
+from lakemeta.plan_operations import Expire
 from lakemeta.safeguards import MAX_SHARE, SAMPLE, Safeguards
 from lakemeta.storage.requests import counted
 from lakemeta.typed_text import texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from os import PathLike
 
     from lakemeta.finding import Findings
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from lakemeta.maintenance import Step
     from lakemeta.plan import Plan
     from lakemeta.report import Report
+    from lakemeta.simulation import Oldest, Simulation
     from lakemeta.typed_text import Value
     from lakemeta.undo.undoing import Undo
 
@@ -236,6 +238,44 @@ class IcebergTable:
             at_least=texts(at_least),
             skip=skip,
         )
+
+    def simulate(
+        self,
+        service: str,
+        option: str,
+        values: Iterable[Value],
+        options: Mapping[str, Value] | None = None,
+        where: str | None = None,
+        *,
+        now: datetime | None = None,
+        executor: Executor | None = None,
+    ) -> Simulation:
+        """What a service would do with each of these values of an option; nothing is written.
+
+        ``options`` are the other ones, ``where`` and ``now`` those of :meth:`plan`. A value that is refused is an
+        outcome that says why. Raises OptionError for a service that there is not.
+        """
+        from lakemeta.simulation import simulate
+
+        service_named(service)
+        at = datetime.now(UTC) if now is None else aware(now)
+        return simulate(
+            self.url,
+            service,
+            option,
+            (texts({option: value})[option] for value in values),
+            lambda value: self.plan(service, {**(options or {}), option: value}, where, now=at, executor=executor),
+            self._oldest_after,
+        )
+
+    def _oldest_after(self, plan: Plan) -> Oldest | None:
+        """The oldest snapshot that stays."""
+        from lakemeta.simulation import Oldest
+
+        gone = {op.snapshot_id for op in plan.operations if isinstance(op, Expire)} if Expire in plan.kinds else set()
+        kept = [s for s in self.place.operations.current().metadata.snapshots if s.snapshot_id not in gone]
+        oldest = min(kept, key=lambda s: (s.timestamp_ms, s.snapshot_id), default=None)
+        return None if oldest is None else Oldest(str(oldest.snapshot_id), oldest.timestamp_ms)
 
     def undo(self, ledgers: str | PathLike[str] | None = None) -> Undo:
         """What runs have deleted of the table, to look at and to take back.

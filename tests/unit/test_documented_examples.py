@@ -129,6 +129,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
+def test_a_simulation(table: SampleTable) -> None:
+    """The example finds the largest number that frees as much as is asked for."""
+    largest = function("simulate.md", "largest_that_frees")
+    assert [largest(table.root, size) for size in (1, 40_000, 70_000, 10**9)] == [5, 2, 1, None]
+
+
 def test_events(table: SampleTable, capsys: pytest.CaptureFixture[str]) -> None:
     """The listener of the example prints a line for each event."""
     report = function("observability.md", "clean")(table.root, OPTIONS)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 _BRANCH: Final = Text("branch", "main", "the branch to read and commit to")
 _AT_ONCE: Final = Text("max-concurrent-file-group-rewrites", "5", "groups that are rewritten at a time on this machine")
 _PARQUET: Final = Text("lakemeta.write-parquet", "false", "write Parquet though the table is to hold another format")
-_FOREIGN: Final = Text("foreign-uuid", "none", "uuids of dropped tables whose metadata may still lie there, by commas")
+_FOREIGN: Final = Text(
+    "foreign-uuid", "none", "uuids of dropped tables whose metadata may still lie there, by commas", commas=True
+)
 _DELETES: Final = "max_concurrent_deletes"
 _STREAM: Final = "stream_results"
 _OLDER: Final = "older_than"
@@ -47,7 +49,7 @@ OPTION_TABLES: Final[Mapping[str, tuple[Text, ...]]] = {
         Text("use-starting-sequence-number", "true", "new files have the sequence number from before the rewrite"),
         Text("remove-dangling-deletes", "false", "take out delete files that apply to nothing afterwards"),
         Text("strategy", "binpack; sort with a sort_order", "binpack or sort"),
-        Text("sort_order", "the table's own", "columns to sort by (c desc nulls last), or zorder(a, b)"),
+        Text("sort_order", "the table's own", "columns to sort by (c desc nulls last), or zorder(a, b)", commas=True),
         _BRANCH,
         Text("compression-factor", "1.0", "with sort: how much larger rows are before they are written"),
         Text("shuffle-partitions-per-file", "1", "with sort: ranges of the key for each new file"),
@@ -59,7 +61,9 @@ OPTION_TABLES: Final[Mapping[str, tuple[Text, ...]]] = {
     ),
     "rewrite-manifests": (
         Text("spec_id", "the default spec", "manifests of this partition spec"),
-        Text("sort_by", "all fields of the spec", "partition fields to cluster by, first to last, by commas"),
+        Text(
+            "sort_by", "all fields of the spec", "partition fields to cluster by, first to last, by commas", commas=True
+        ),
         Text("use_caching", "false", "accepted; it changes nothing, in the engine neither"),
         Text("lakemeta.all-specs", "false", "those of all specs, each spec by itself"),
         Text("lakemeta.only-if-gained", "false", "leave manifests alone where too little would be gained"),
@@ -70,11 +74,16 @@ OPTION_TABLES: Final[Mapping[str, tuple[Text, ...]]] = {
         Text("location", "the table's directories", "look only in this directory"),
         Text("inventory", "none", "do not list; look at the files of this list"),
         Text("prefix_listing", "false", "one flat listing instead of directory by directory"),
-        Text("equal_schemes", "s3a,s3n=s3", "schemes that mean the same"),
-        Text("equal_authorities", "none", "authorities that mean the same"),
+        Text("equal_schemes", "s3a,s3n=s3", "schemes that mean the same", commas=True),
+        Text("equal_authorities", "none", "authorities that mean the same", commas=True),
         Text("prefix_mismatch_mode", "ERROR", "what becomes of files under another prefix: ERROR, IGNORE or DELETE"),
         _FOREIGN,
-        Text("lakemeta.unrelated-tables", "none", "tables of the catalog not to ask about, names or patterns"),
+        Text(
+            "lakemeta.unrelated-tables",
+            "none",
+            "tables of the catalog not to ask about, names or patterns",
+            commas=True,
+        ),
         Text(_DELETES, "four a core", "threads, where no executor is given"),
         Text(_STREAM, "false", "the report names at most 20,000 files"),
     ),
@@ -84,7 +93,7 @@ OPTION_TABLES: Final[Mapping[str, tuple[Text, ...]]] = {
     "expire-snapshots": (
         Text(_OLDER, "history.expire.max-snapshot-age-ms, 5 days ago", "the cutoff: ISO 8601, or ms since the epoch"),
         Text("retain_last", "history.expire.min-snapshots-to-keep, 1", "snapshots of each branch that stay at any age"),
-        Text("snapshot_ids", "none", "snapshots that go at any age, by commas"),
+        Text("snapshot_ids", "none", "snapshots that go at any age, by commas", commas=True),
         Text("clean_expired_metadata", "false", "schemas and partition specs that no snapshot needs go too"),
         Text("cleanup-level", "all", "which files go: all, metadata or none"),
         Text("lakemeta.keep-flink-snapshots", "false", "what Flink jobs look for when they are restored stays"),
@@ -95,7 +104,7 @@ OPTION_TABLES: Final[Mapping[str, tuple[Text, ...]]] = {
     "compute-partition-stats": (Text("snapshot_id", "the current one", "the snapshot"),),
     "compute-table-stats": (
         Text("snapshot_id", "the current one", "the snapshot, whose schema holds"),
-        Text("columns", "all of primitive types outside of structs", "full names of columns, by commas"),
+        Text("columns", "all of primitive types outside of structs", "full names of columns, by commas", commas=True),
     ),
 }
 
