@@ -8,6 +8,7 @@ import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_scheduled
+from lakemeta.cli.page import html_option, write_plan_page
 from lakemeta.cli.questions import question
 from lakemeta.cli.steps import (
     assume_single_writer_option,
@@ -41,6 +42,7 @@ _listing = click.option(
 @click.argument("table_url", metavar="TABLE")
 @click.option("--explain", is_flag=True, help="Also name every file that stays, and why.")
 @out_option
+@html_option
 @_listing
 @planning_options
 @common_options
@@ -49,6 +51,7 @@ def plan_clean(
     *,
     explain: bool,
     out: Path | None,
+    html: Path | None,
     listing: str,
     settings: tuple[str, ...],
     now: str | None,
@@ -57,6 +60,8 @@ def plan_clean(
     """Plan a clean of a Hudi table: which old file versions would be deleted."""
     table, plan = _plan(table_url, settings, now, common, listing, explain=explain)
     waiting = table.pending_cleans() if explain and common.output == "text" else ()
+    if html is not None:
+        write_plan_page(html, table, plan, common)
     present(plan, out, common, explain=explain, pending=[op for clean in waiting for op in clean.deletes])
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs, setting_option
+from lakemeta.cli.page import html_option, write_plan_page
 from lakemeta.cli.questions import question
 from lakemeta.cli.steps import (
     deletion_options,
@@ -61,10 +62,13 @@ def planning_command(service: Service) -> click.Command:
     @click.command(service.name, help=f"Plan: {service.does}", short_help=service.does)
     @click.argument("table_url", metavar="TABLE")
     @out_option
+    @html_option
     @partial(_service_options, service)
     @common_options
-    def command(table_url: str, *, out: Path | None, common: Common, **asked: Any) -> None:
-        _, plan = _plan(service, table_url, common, **asked)
+    def command(table_url: str, *, out: Path | None, html: Path | None, common: Common, **asked: Any) -> None:
+        table, plan = _plan(service, table_url, common, **asked)
+        if html is not None:
+            write_plan_page(html, table, plan, common)
         present(plan, out, common)
 
     return command

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
+from lakemeta.cli.page import html_option, write_plan_page
 from lakemeta.cli.questions import question
 from lakemeta.cli.steps import (
     assume_single_writer_option,
@@ -32,13 +33,23 @@ if TYPE_CHECKING:
 @click.argument("table_url", metavar="TABLE")
 @click.option("--explain", is_flag=True, help="Also name the log files whose blocks are undone.")
 @out_option
+@html_option
 @planning_options
 @common_options
 def plan_rollback(
-    table_url: str, *, explain: bool, out: Path | None, settings: tuple[str, ...], now: str | None, common: Common
+    table_url: str,
+    *,
+    explain: bool,
+    out: Path | None,
+    html: Path | None,
+    settings: tuple[str, ...],
+    now: str | None,
+    common: Common,
 ) -> None:
     """Plan to roll back the failed writes of a Hudi table: which of their files would be deleted."""
-    _, plan = _plan(table_url, settings, now, common, explain=explain)
+    table, plan = _plan(table_url, settings, now, common, explain=explain)
+    if html is not None:
+        write_plan_page(html, table, plan, common)
     present(plan, out, common, explain=explain)
 
 

@@ -10,7 +10,9 @@ import click
 
 from lakemeta.cli.option_list import option_tables
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
-from lakemeta.cli.output import show_facts, table
+from lakemeta.cli.output import show_facts
+from lakemeta.cli.output import table as print_table
+from lakemeta.cli.page import html_option, write_simulation_page
 from lakemeta.cli.phrases import dated
 from lakemeta.cli.steps import ALL_REFUSED
 from lakemeta.cli.tables import open_table
@@ -20,8 +22,11 @@ from lakemeta.words import human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from lakemeta.cli.options import Common
+    from lakemeta.hudi import HudiTable
+    from lakemeta.iceberg import IcebergTable
     from lakemeta.simulation import Outcome, Simulation
 
 _BAR: Final = 16  # columns
@@ -33,6 +38,7 @@ _EXAMPLE: Final = "as --set hoodie.clean.commits.retained=1,5,20"
 @click.argument("table_url", metavar="TABLE")
 @click.option("--service", metavar="NAME", help="The service; for a Hudi table clean, if none is named.")
 @click.option("--where", metavar="EXPR", help="Iceberg: only files that may hold rows matching this filter.")
+@html_option
 @planning_options
 @common_options
 def simulate(
@@ -40,6 +46,7 @@ def simulate(
     *,
     service: str | None,
     where: str | None,
+    html: Path | None,
     settings: tuple[str, ...],
     now: str | None,
     common: Common,
@@ -48,7 +55,9 @@ def simulate(
 
     One --set has several values, separated by commas: --set retain_last=1,5,20.
     """
-    done = _simulated(table_url, common, service, where, pairs(settings, "--set"), now)
+    table, done = _simulated(table_url, common, service, where, pairs(settings, "--set"), now)
+    if html is not None:
+        write_simulation_page(html, table, done, common)
     if common.output == "jsonl":
         for outcome in done.outcomes:
             click.echo(json.dumps(outcome.to_json(), ensure_ascii=False))
@@ -67,7 +76,7 @@ def _simulated(
     where: str | None,
     settings: Mapping[str, str],
     now: str | None,
-) -> Simulation:
+) -> tuple[HudiTable | IcebergTable, Simulation]:
     from lakemeta.hudi import HudiTable
 
     at = moment(now)
@@ -78,11 +87,12 @@ def _simulated(
         service = service or "clean"
         option, values, rest = varied(service, settings)
         executor = common.executor("looking at partitions", found.planning_threads)
-        return found.simulate(option, values, rest, service=service, now=at, executor=executor)
+        return found, found.simulate(option, values, rest, service=service, now=at, executor=executor)
     if service is None:
         raise OptionError("an Iceberg table has several services; name one, as --service expire-snapshots")
     option, values, rest = varied(service, settings)
-    return found.simulate(service, option, values, rest, where, now=at, executor=common.executor("reading metadata"))
+    executor = common.executor("reading metadata")
+    return found, found.simulate(service, option, values, rest, where, now=at, executor=executor)
 
 
 def varied(service: str, settings: Mapping[str, str]) -> tuple[str, tuple[str, ...], dict[str, str]]:
@@ -117,7 +127,7 @@ def _show(done: Simulation) -> None:
     optional = [head for head in ("into", "snapshots") if any(row[head] for row in rows)]
     heads = ["value", "files", "bytes", "", *optional, "oldest readable"]
     click.echo(f"{done.service} of {done.table} with {done.option} (nothing was changed)")
-    table("", heads, [[row[head] for head in heads] for row in rows], ("value", "files", "bytes", *optional))
+    print_table("", heads, [[row[head] for head in heads] for row in rows], ("value", "files", "bytes", *optional))
 
 
 def _cells(outcome: Outcome) -> dict[str, Any]:

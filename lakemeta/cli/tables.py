@@ -11,6 +11,7 @@ from lakemeta.cli.hudi import apply_plan
 from lakemeta.cli.iceberg import apply_plan as apply_iceberg_plan
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
+from lakemeta.cli.page import html_option, write_table_page
 from lakemeta.cli.steps import assume_single_writer_option, deletion_options
 from lakemeta.errors import OptionError, UnsupportedFeatureError
 from lakemeta.plan import Plan
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("table_url", metavar="TABLE")
+@html_option
 @common_options
-def inspect(table_url: str, *, common: Common) -> None:
+def inspect(table_url: str, *, html: Path | None, common: Common) -> None:
     """Say what a table is and how healthy it is."""
     table, name = open_table(table_url, common)
     facts = table.inspect(executor=common.executor("reading"))
-    show_facts(f"{name} table {table.url}", {"format": name.lower(), **facts.to_json()}, common.output)
+    known = {"format": name.lower(), **facts.to_json()}
+    if html is not None:
+        write_table_page(html, table, known, common)
+    show_facts(f"{name} table {table.url}", known, common.output)
 
 
 @click.command()

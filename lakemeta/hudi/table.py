@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lakemeta.hudi.doctor.facts import HudiFacts
     from lakemeta.hudi.files.properties import TableConfig
     from lakemeta.maintenance import Step
+    from lakemeta.page.survey import Survey
     from lakemeta.plan import Plan
     from lakemeta.report import Report
     from lakemeta.simulation import Simulation
@@ -329,6 +330,13 @@ class HudiTable:
 
         with working_on(f"inspect {self.url}"):
             return inspect(self.place, executor or LocalExecutor(self.planning_threads))
+
+    def survey(self, *, executor: Executor | None = None) -> Survey:
+        """Sizes of files, partitions and timeline, as a page shows them; lists every partition once."""
+        from lakemeta.hudi.doctor.survey import survey
+
+        with working_on(f"survey {self.url}"):
+            return survey(self.place, executor or LocalExecutor(self.planning_threads))
 
     def doctor(
         self,

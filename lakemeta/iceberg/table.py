@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.doctor.facts import IcebergFacts
     from lakemeta.ledger.lines import Mode
     from lakemeta.maintenance import Step
+    from lakemeta.page.survey import Survey
     from lakemeta.plan import Plan
     from lakemeta.report import Report
     from lakemeta.simulation import Oldest, Simulation
@@ -292,6 +293,16 @@ class IcebergTable:
 
         with working_on(f"inspect {self.url}"):
             return self._explained(lambda: inspect(self.place, executor or LocalExecutor()))
+
+    def survey(self, wanted: Collection[str] = (), *, executor: Executor | None = None) -> Survey:
+        """Sizes of data files, partitions and snapshots, as a page shows them; reads all data manifests.
+
+        ``wanted`` are paths, as plans name them, whose sizes are kept.
+        """
+        from lakemeta.iceberg.doctor.survey import survey
+
+        with working_on(f"survey {self.url}"):
+            return self._explained(lambda: survey(self.place, executor or LocalExecutor(), wanted))
 
     def doctor(self, *, executor: Executor | None = None) -> Findings:
         """What is wrong with the table's files, as sentences; reads the footer of every live Parquet file."""
