@@ -30,7 +30,11 @@ _CODED: Final = (0, 1, 4, 5)
 
 
 def of_table(title: str, facts: Sequence[tuple[str, str]], survey: Survey) -> dict[str, Any]:
-    """A table as it is."""
+    """A table as it is.
+
+    A partition is its name, files, bytes, and those that go; a moment its name, time, action, files, bytes, its names,
+    and 1 if it expires, 2 if it is older than what can be read in whole.
+    """
     found = survey.counts
     partitions = [[name, files, found.bytes[name], 0, 0] for name, files in found.files.items()]
     moments = [[m.name, m.ms, m.what, m.files, m.bytes, " ".join(m.names), 0] for m in survey.moments]
@@ -53,9 +57,10 @@ def of_plan(title: str, facts: Sequence[tuple[str, str]], survey: Survey, plan: 
     content["partitions"] = [[*row[:3], *going.pop(row[0], (0, 0))] for row in content["partitions"]]
     content["partitions"] += [[name, 0, 0, *counts] for name, counts in going.items()]
     expired = {str(op.snapshot_id) for op in plan.operations if isinstance(op, Expire)}
-    before = plan.header.facts.get("earliest_to_retain") or ""
+    before, kept = plan.header.facts.get("earliest_to_retain") or "", plan.header.facts.get("savepoints", ())
     for row in content["moments"]:
-        row[6] = 1 if row[0] in expired else 2 if row[1] is None and row[0] < before else 0
+        past = row[1] is None and row[3] and row[0] < before and row[0] not in kept
+        row[6] = 1 if row[0] in expired else 2 if past else 0
     return content
 
 

@@ -38,8 +38,7 @@ def document(content: Mapping[str, Any]) -> Iterator[str]:
     yield f"<style>{style}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
     yield '<main id="main"></main>\n<noscript>This page draws itself with JavaScript.</noscript>\n'
     yield '<script type="application/json" id="data">'
-    for part in json.JSONEncoder(separators=(",", ":")).iterencode(content):
-        yield part.translate(_ESCAPES)
+    yield json.dumps(content, separators=(",", ":")).translate(_ESCAPES)
     yield f"</script>\n<script>{script}</script>\n</body>\n</html>\n"
 
 

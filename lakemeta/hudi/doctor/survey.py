@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakemeta.hudi.clean.decision import clean_context
 from lakemeta.hudi.options import CleanOptions
+from lakemeta.hudi.timeline.instants import WRITES
 from lakemeta.hudi.timeline.loading import load_state
 from lakemeta.hudi.view.file_groups import build_file_groups
 from lakemeta.hudi.view.listing import BATCH, LeftOut, find_partitions, list_partition
@@ -44,6 +45,8 @@ def survey(place: Place, executor: Executor) -> Survey:
 def _moment(instant: Instant, files: Counter[str], sizes: Counter[str]) -> Moment:
     at = instant.requested
     state = () if instant.completed else (instant.state.name.lower(),)
+    if instant.action not in WRITES:  # a savepoint has the time of the commit that it is of
+        return Moment(at, None, instant.action, 0, 0, state)
     return Moment(at, None, instant.action, files[at], sizes[at], state)
 
 

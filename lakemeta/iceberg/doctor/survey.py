@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lakemeta.iceberg.manifests.entries import FileContent
 from lakemeta.iceberg.manifests.store import StoredManifests
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lakemeta.iceberg.manifests.entries import DataFile
     from lakemeta.iceberg.spec.table_metadata import TableMetadata
 
+_ADDED: Final = ("added-data-files", "added-delete-files", "added-files-size")
+
 
 def survey(place: Place, executor: Executor, wanted: Collection[str] = ()) -> Survey:
     """Count the data files of the current snapshot; the sizes of ``wanted`` ones are kept by path, as plans name it."""
@@ -33,7 +35,7 @@ def survey(place: Place, executor: Executor, wanted: Collection[str] = ()) -> Su
         counts.add(names[key], file.file_size_in_bytes)
         if wanted and (path := within(metadata.location, file.file_path)) in wanted:
             counts.sizes[path] = file.file_size_in_bytes
-    return Survey(counts, tuple(_moments(metadata)), "data files that it added")
+    return Survey(counts, tuple(_moments(metadata)), "files that it added")
 
 
 def _data_files(place: Place, metadata: TableMetadata, executor: Executor) -> Iterator[DataFile]:
@@ -53,9 +55,9 @@ def _moments(metadata: TableMetadata) -> Iterator[Moment]:
     for name, ref in sorted(metadata.refs.items()):
         refs[ref.snapshot_id].append(name)
     for snapshot in sorted(metadata.snapshots, key=lambda s: (s.timestamp_ms, s.snapshot_id)):
-        files, size = (_number(snapshot.summary.get(name)) for name in ("added-data-files", "added-files-size"))
+        data, deletes, size = (_number(snapshot.summary.get(name)) for name in _ADDED)
         what, names = snapshot.operation or "snapshot", tuple(refs[snapshot.snapshot_id])
-        yield Moment(str(snapshot.snapshot_id), snapshot.timestamp_ms, what, files, size, names)
+        yield Moment(str(snapshot.snapshot_id), snapshot.timestamp_ms, what, data + deletes, size, names)
 
 
 def _number(text: str | None) -> int:

@@ -68,7 +68,8 @@
     const paint = () => {
       asked = false;
       const height = view.clientHeight || 480, whole = order.length * ROW, tall = Math.min(whole, TALLEST);
-      const most = Math.max(1, tall - height), top = whole > tall ? Math.min(1, view.scrollTop / most) * (whole - height) : view.scrollTop;
+      const most = Math.max(1, tall - height), end = Math.max(0, whole - height);
+      const top = Math.min(end, whole > tall ? view.scrollTop / most * end : view.scrollTop);
       const first = Math.max(0, Math.floor(top / ROW) - 4), last = Math.min(order.length, Math.ceil((top + height) / ROW) + 4);
       const rows = [];
       for (let place = first; place < last; place++) {
