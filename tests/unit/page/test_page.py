@@ -25,7 +25,7 @@ from lakemeta.plan import Plan, PlanHeader
 from lakemeta.plan_operations import Delete, Expire, Keep, Operation, Rewrite, RewriteManifests
 from lakemeta.simulation import Oldest, Outcome, Simulation
 
-EVIL = "</script><!--<script>\"'&lt;\x00\x1b\u2028\u202e\udc80"
+EVIL = "<i></script><!--<script>\"'&lt;\x00\x1b\u2028\u202e\udc80"
 ELEMENTS = ["html", "head", "meta", "meta", "meta", "meta", "title", "style", "body", "h1", "main", "noscript"]
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no node to run the page's script")
 
@@ -89,7 +89,25 @@ def shown(path: Path, *words: str) -> dict[str, Any]:
     return found
 
 
-@given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("<>&/!-\\script\udc80\u2028"))))
+TOKENS = (
+    "<b>",
+    "</script>",
+    "<script>",
+    "<!--",
+    "-->",
+    "]]>",
+    "<",
+    ">",
+    "&lt;",
+    '"',
+    "'",
+    "\\u003c",
+    "\udc80",
+    "\u2028",
+)
+
+
+@given(st.lists(st.one_of(st.sampled_from(TOKENS), st.characters())).map("".join))
 def test_texts_stay_texts(text: str) -> None:
     """Whatever a name holds, the page has the same elements, and its data is what was given."""
     content = of_table(text, [(text, text)], survey({(text, text): 1}, Moment(text, None, text, 0, 0)))
@@ -106,7 +124,7 @@ def test_hostile_names_are_no_markup() -> None:
     assert parsed.elements == [*ELEMENTS, "script", "script"]
     assert json.loads(parsed.texts["script"][0]) == hostile()
     assert parsed.comments == [" a page of lakemeta, 1 "]
-    assert parsed.texts["title"][0].startswith("</script><!--<script>\"'&lt;�")
+    assert parsed.texts["title"][0].startswith("<i></script><!--<script>\"'&lt;�")
 
 
 def test_the_policy_lets_only_its_own_script_run() -> None:
@@ -172,7 +190,7 @@ def test_the_script_shows_texts(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     write_page(path, hostile())
     found = shown(path)
-    spelled = "</script><!--<script>\"'&lt;\\u0000\\u001b\\u2028\\u202e\\udc80"
+    spelled = "<i></script><!--<script>\"'&lt;\\u0000\\u001b\\u2028\\u202e\\udc80"
     assert found["operations"] == [f"{spelled}delete 5 B · {spelled} · by {spelled}"]
     assert found["partitions"] == [f"{spelled}1 file, 5 B · 1 file, 5 B change"]
     assert spelled in found["moments"][0]
