@@ -9,10 +9,13 @@ import click
 
 from lakemeta.cli.options import common_options, moment, pairs, planning_options
 from lakemeta.cli.output import show_facts
+from lakemeta.cli.page import html_option, write_findings_page
 from lakemeta.cli.tables import open_table
 from lakemeta.errors import OptionError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lakemeta.cli.options import Common
 
 _TITLES = {"blocks": "Blocks cleaning", "wrong": "Wrong", "note": "Worth knowing"}
@@ -20,9 +23,10 @@ _TITLES = {"blocks": "Blocks cleaning", "wrong": "Wrong", "note": "Worth knowing
 
 @click.command()
 @click.argument("table_url", metavar="TABLE")
+@html_option
 @planning_options
 @common_options
-def doctor(table_url: str, *, settings: tuple[str, ...], now: str | None, common: Common) -> None:
+def doctor(table_url: str, *, settings: tuple[str, ...], now: str | None, html: Path | None, common: Common) -> None:
     """Say in plain words what is wrong with a table; of Hudi, what blocks cleaning, and what each would free."""
     from lakemeta.hudi import HudiTable
 
@@ -34,6 +38,8 @@ def doctor(table_url: str, *, settings: tuple[str, ...], now: str | None, common
         raise OptionError("--set and --now are for Hudi tables; leave them out for an Iceberg table")
     else:
         findings = table.doctor(executor=common.executor("looking"))
+    if html is not None:
+        write_findings_page(html, table, findings, common)
     if common.output != "text":
         show_facts("", {"table": table.url, "findings": [attrs.asdict(f) for f in findings]}, common.output)
         return

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakemeta.cli.options import Common
+    from lakemeta.finding import Findings
     from lakemeta.hudi import HudiTable
     from lakemeta.iceberg import IcebergTable
     from lakemeta.page.survey import Survey
@@ -62,6 +63,14 @@ def write_plan_page(path: Path, table: Table, plan: Plan, common: Common) -> Non
     chosen += [(f"option {name}", value) for name, value in header.options.items()]
     survey = _survey(table, common, wanted(plan))
     _write(path, of_plan(f"{header.plan} of {header.table}", chosen, survey, plan), common)
+
+
+def write_findings_page(path: Path, table: Table, findings: Findings, common: Common) -> None:
+    """The page of ``doctor``."""
+    from lakemeta.page.content import of_findings
+
+    facts = [("findings", f"{len(findings):,}")]
+    _write(path, of_findings(f"Doctor: {table.url}", facts, _survey(table, common), findings), common)
 
 
 def write_simulation_page(path: Path, table: Table, done: Simulation, common: Common) -> None:

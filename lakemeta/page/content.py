@@ -20,6 +20,7 @@ from lakemeta.words import count_of, spaced
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lakemeta.finding import Finding
     from lakemeta.page.survey import Survey
     from lakemeta.plan import Plan
     from lakemeta.plan_operations import Operation
@@ -68,6 +69,14 @@ def of_simulation(title: str, facts: Sequence[tuple[str, str]], survey: Survey, 
     """The outcomes of a simulation, and the table that it is of."""
     outcomes = [outcome.to_json() for outcome in done.outcomes]
     return {**of_table(title, facts, survey), "option": done.option, "outcomes": outcomes}
+
+
+def of_findings(
+    title: str, facts: Sequence[tuple[str, str]], survey: Survey, findings: Sequence[Finding]
+) -> dict[str, Any]:
+    """What is wrong with a table, and the table."""
+    said = [[finding.severity, finding.sentence] for finding in findings]
+    return {**of_table(title, facts, survey), "findings": said}
 
 
 def wanted(plan: Plan) -> frozenset[str]:

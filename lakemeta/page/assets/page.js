@@ -124,6 +124,14 @@
     }
   }
 
+  const SEVERITIES = { blocks: "Blocks cleaning", wrong: "Wrong", note: "Worth knowing" };
+  function findings() {
+    const box = section("Findings", data.findings.length ? "" : "Nothing to report: the table is clean.");
+    for (const [severity, sentence] of data.findings) {
+      box.append(make("p", "finding", make("span", severity === "note" ? "tag" : "tag going", SEVERITIES[severity] || shown(severity)), ` ${shown(sentence)}`));
+    }
+  }
+
   const SERIES = { now: "now", after: "after the plan", going: "files that go" };
   function histogram() {
     const kinds = Object.keys(SERIES).filter((kind) => data.sizes[kind] && data.sizes[kind].length && !(kind === "going" && data.sizes.after));
@@ -254,6 +262,7 @@
     look();
   }
 
+  if (data.findings) findings();
   facts();
   if (data.outcomes) outcomes();
   histogram();

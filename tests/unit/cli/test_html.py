@@ -129,11 +129,20 @@ def test_a_partition_that_looks_like_markup(run: Run, tmp_path: Path) -> None:
     assert "alert(1)<" not in page.read_text()
 
 
+def test_what_is_wrong(run: Run, rides: str, tmp_path: Path) -> None:
+    """The page has the sentences that are printed."""
+    page = tmp_path / "page.html"
+    done = run("doctor", rides, "--html", page, "--output", "json")
+    found = [[f["severity"], f["sentence"]] for f in json.loads(done.out)["findings"]]
+    assert data(page)["findings"] == found != []
+    assert len(data(page)["moments"]) == 10
+
+
 def test_other_files_stay(run: Run, trips: str, tmp_path: Path) -> None:
     """Refused before anything is planned or printed."""
     mine = tmp_path / "mine.html"
     mine.write_text("mine")
-    for command in (("inspect",), ("plan", "clean"), ("simulate",)):
+    for command in (("inspect",), ("doctor",), ("plan", "clean"), ("simulate",)):
         done = run(*command, trips, "--html", mine)
         assert (done.code, done.out) == (2, "")
         assert done.sentence == f"lakemeta: {mine} is there and is no page of lakemeta; give another name, or remove it"

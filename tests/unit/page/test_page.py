@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakemeta.errors import OptionError
+from lakemeta.finding import Finding
 from lakemeta.page import writing
-from lakemeta.page.content import of_plan, of_simulation, of_table, wanted
+from lakemeta.page.content import of_findings, of_plan, of_simulation, of_table, wanted
 from lakemeta.page.document import HEAD, document
 from lakemeta.page.survey import Counts, Moment, Survey
 from lakemeta.page.writing import check_place, write_page
@@ -230,6 +231,20 @@ def test_pictures(tmp_path: Path) -> None:
     assert "What if retain_last were ..." in text
     assert "3 files, 2.0 KiB · 2 snapshots expire · oldest readable: 7 (1970-01-01 00:00:00 UTC)" in text
     assert "xrefused: no number" in text
+
+
+@needs_node
+def test_findings(tmp_path: Path) -> None:
+    """Each with how bad it is; none is said, too."""
+    path = tmp_path / "page.html"
+    write_page(
+        path, of_findings("t", [], survey({}), [Finding("lost", "wrong", EVIL), Finding("x", "blocks", "a lock")])
+    )
+    text = shown(path)["text"]
+    assert "Wrong <i></script>" in text
+    assert "Blocks cleaning a lock" in text
+    write_page(path, of_findings("t", [], survey({}), []))
+    assert "Nothing to report: the table is clean." in shown(path)["text"]
 
 
 @needs_node
