@@ -58,7 +58,7 @@ def write_plan_page(path: Path, table: Table, plan: Plan, common: Common) -> Non
 
     header = plan.header
     files, size = plan.changed
-    facts = {name: value for name, value in header.facts.items() if value not in (None, [], "")}
+    facts = {name: value for name, value in header.facts.items() if value}
     chosen = [("files that change", f"{files:,}"), ("bytes that change", human_bytes(size)), *_pairs(facts)]
     chosen += [(f"option {name}", value) for name, value in header.options.items()]
     survey = _survey(table, common, wanted(plan))

@@ -3,7 +3,7 @@
 Rules of this module:
 
 1. What comes from a table is data: JSON in ASCII without ``<``, ``>`` and ``&``, so that it can end no element, and the
-   script shows it as text. The title alone stands in the markup, escaped, without control characters.
+   script shows it as text. The title alone stands in the markup, escaped, with what does not show spelled out.
 2. The page's own policy (Content-Security-Policy) lets its one style and its one script run, by their hashes, and loads
    nothing.
 3. A page begins with ``HEAD``, by which an earlier page is known.
@@ -29,7 +29,7 @@ _ESCAPES: Final = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 def document(content: Mapping[str, Any]) -> Iterator[str]:
     """The page, piece by piece, in ASCII but for what stands in style and script."""
     style, script = _asset("page.css"), _asset("page.js")
-    title = "".join(c if c.isprintable() else "�" for c in str(content["title"]))
+    title = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(content["title"]))
     policy = f"default-src 'none'; base-uri 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
     yield f'{HEAD}<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'

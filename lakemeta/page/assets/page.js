@@ -134,8 +134,8 @@
 
   const SERIES = { now: "now", after: "after the plan", going: "files that go" };
   function histogram() {
-    const kinds = Object.keys(SERIES).filter((kind) => data.sizes[kind] && data.sizes[kind].length && !(kind === "going" && data.sizes.after));
-    if (!kinds.length) return;
+    const kinds = Object.keys(SERIES).filter((kind) => data.sizes[kind] && !(kind === "going" && data.sizes.after));
+    if (!kinds.some((kind) => data.sizes[kind].length)) return;
     const counts = Object.fromEntries(kinds.map((kind) => [kind, new Map(data.sizes[kind])]));
     const bins = kinds.flatMap((kind) => [...counts[kind].keys()]), low = Math.min(...bins), high = Math.max(...bins);
     const most = Math.max(...kinds.flatMap((kind) => [...counts[kind].values()]));
@@ -152,7 +152,7 @@
           const x = 2 + n * step + (step - thick * kinds.length) / 2 + place * thick;
           if (count) picture.append(draw("rect", { x, y: height - tall, width: Math.max(1, thick - 1), height: tall, class: kind },
             draw("title", {}, `${files(count)} ${SERIES[kind]}, from ${bytes(from)} on`)));
-          if (count && thick >= 22) picture.append(draw("text", { x: x + thick / 2, y: height - tall - 4, "text-anchor": "middle" }, number(count)));
+          if (count && number(count).length * 6.5 <= thick + 4) picture.append(draw("text", { x: x + thick / 2, y: height - tall - 4, "text-anchor": "middle" }, number(count)));
         });
         if (n % every === 0) picture.append(draw("text", { x: 2 + n * step, y: 188 }, bytes(from).replace(".0", "")));
       }

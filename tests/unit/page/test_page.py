@@ -125,7 +125,7 @@ def test_hostile_names_are_no_markup() -> None:
     assert parsed.elements == [*ELEMENTS, "script", "script"]
     assert json.loads(parsed.texts["script"][0]) == hostile()
     assert parsed.comments == [" a page of lakemeta, 1 "]
-    assert parsed.texts["title"][0].startswith("<i></script><!--<script>\"'&lt;�")
+    assert parsed.texts["title"][0].startswith("<i></script><!--<script>\"'&lt;\\x00\\x1b\\u2028\\u202e\\udc80")
 
 
 def test_the_policy_lets_only_its_own_script_run() -> None:
@@ -245,6 +245,14 @@ def test_findings(tmp_path: Path) -> None:
     assert "Blocks cleaning a lock" in text
     write_page(path, of_findings("t", [], survey({}), []))
     assert "Nothing to report: the table is clean." in shown(path)["text"]
+
+
+@needs_node
+def test_a_plan_that_takes_every_file(tmp_path: Path) -> None:
+    """Nothing is left after it, which is said."""
+    path = tmp_path / "page.html"
+    write_page(path, of_plan("t", [], survey({("p", "x"): 5}), plan("hudi.clean", Delete("p", "x", 5, "dropped"))))
+    assert "now: 1 fileafter the plan: 0 files" in shown(path)["text"]
 
 
 @needs_node
