@@ -5,11 +5,11 @@ A page is written beside its place and moved there once it is whole. A file that
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
-from lakemeta.errors import OptionError
+from lakemeta.errors import OptionError, StorageError
 from lakemeta.page.document import HEAD, document
+from lakemeta.storage import LocalStorage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,14 +34,8 @@ def check_place(path: Path) -> None:
 def write_page(path: Path, content: Mapping[str, Any]) -> None:
     """Write a page, in place of an earlier one; raises OptionError as :func:`check_place`, with nothing written."""
     check_place(path)
-    place = path.resolve()
-    beside = place.with_name(f".lakemeta-{uuid.uuid4().hex}.tmp")
+    page = "".join(document(content)).encode()
     try:
-        try:
-            with beside.open("x", encoding="utf-8", newline="\n") as file:
-                file.writelines(document(content))
-            beside.replace(place)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise OptionError(f"the page cannot be written to {path}: {error.strerror}") from None
+        LocalStorage().replace(str(path.resolve()), page)
+    except StorageError as error:
+        raise OptionError(f"the page cannot be written to {path}: {error}") from None

@@ -287,18 +287,30 @@ def test_only_pages_are_replaced(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "mine.html", "page.html"]
 
 
-def test_an_interrupted_page_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole, with nothing beside it."""
+@pytest.mark.parametrize("step", ["document", "replace"])
+def test_an_interrupted_page_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Whole, with nothing beside it, whether it is interrupted while it is made or before it is moved to its place."""
     page = tmp_path / "page.html"
     write_page(page, hostile())
     before = page.read_bytes()
 
-    def broken(_: object) -> Any:
-        yield HEAD
+    def broken(*_: object) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(writing, "document", broken)
+    monkeypatch.setattr(writing if step == "document" else Path, step, broken)
     with pytest.raises(KeyboardInterrupt):
-        write_page(page, hostile())
+        write_page(page, of_table("new", [], survey({})))
     assert page.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_place_that_takes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a sentence."""
+
+    def full(*_: object) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OptionError, match=r"the page cannot be written to .*No space left on device"):
+        write_page(tmp_path / "page.html", hostile())
+    assert not list(tmp_path.iterdir())
