@@ -19,11 +19,12 @@ from lakemeta.cli.hudi import clean, plan_clean
 from lakemeta.cli.iceberg import PLANNING_COMMANDS, SERVICE_COMMANDS
 from lakemeta.cli.interrupt import INTERRUPT
 from lakemeta.cli.maintain import maintain
+from lakemeta.cli.many import run
 from lakemeta.cli.option_list import completion, options
 from lakemeta.cli.output import silence
 from lakemeta.cli.rollback import plan_rollback, rollback
 from lakemeta.cli.simulate import simulate
-from lakemeta.cli.steps import ALL_REFUSED, INTERRUPTED, PARTLY_DONE
+from lakemeta.cli.steps import INTERRUPTED, PARTLY_DONE, ResultShownExit
 from lakemeta.cli.tables import apply, inspect, why
 from lakemeta.cli.undo import history, purge, restore
 from lakemeta.errors import LakemetaError
@@ -32,7 +33,6 @@ from lakemeta.version import __version__
 _OBJECTS_A_COLLECTION = 100_000
 _CODES = {
     1: "nothing was changed: the question was answered with no",
-    ALL_REFUSED: "every value was refused; nothing was changed",
     PARTLY_DONE: "partly done: the report says what is left",
     INTERRUPTED: "interrupted; nothing was changed",
 }
@@ -50,6 +50,7 @@ Examples:
   lakemeta rewrite-data-files catalog://prod/db.rides --set target-file-size-bytes=128MiB
   lakemeta simulate /lake/events --set hoodie.clean.commits.retained=1,5,20
   lakemeta maintain /lake/events --yes
+  lakemeta run lakemeta.toml --only '/lake/gold/**'
 
 \b
 Exit codes: 0 done or nothing to do; 1 failed; 2 usage or configuration; 3 refused by a safety
@@ -89,6 +90,7 @@ for command in (
         purge,
         restore,
         rollback,
+        run,
         simulate,
         why,
     ),
@@ -107,8 +109,10 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False)
         failure = _ended(code if isinstance(code, int) else 0)
+    except ResultShownExit as ended:
+        failure, printed = Failure(ended.sentence, "Exit", ended.code), True
     except SystemExit as ended:
-        printed = ended.code in (PARTLY_DONE, ALL_REFUSED)
+        printed = ended.code == PARTLY_DONE
         failure = _ended(ended.code if isinstance(ended.code, int) else 0)
     except click.exceptions.Exit as ended:
         failure = _ended(ended.exit_code)

@@ -22,6 +22,9 @@ from lakemeta.words import count_of
 
 if TYPE_CHECKING:
     from lakemeta.cli.options import Common
+    from lakemeta.executor import Executor
+    from lakemeta.hudi import HudiTable
+    from lakemeta.iceberg import IcebergTable
     from lakemeta.maintenance import Step
     from lakemeta.plan import Plan
     from lakemeta.report import Report
@@ -52,9 +55,10 @@ def maintain(
 
     Options of a service are given as --set SERVICE.KEY=VALUE.
     """
-    steps = _steps(
-        table_url,
-        common,
+    table, _ = open_table(table_url, common)
+    steps = steps_of(
+        table,
+        common.elsewhere(),
         assume_single_writer=assume_single_writer,
         settings=pairs(settings, "--set"),
         at_least=pairs(at_least, "--at-least"),
@@ -86,15 +90,17 @@ def maintain(
         sys.exit(PARTLY_DONE)
 
 
-def _steps(table_url: str, common: Common, *, assume_single_writer: bool, **asked: Any) -> tuple[Step, ...]:
+def steps_of(
+    table: HudiTable | IcebergTable, executor: Executor | None, *, assume_single_writer: bool, **asked: Any
+) -> tuple[Step, ...]:
+    """The steps of a table's maintenance, whichever its format is."""
     from lakemeta.hudi import HudiTable
 
-    table, _ = open_table(table_url, common)
     if isinstance(table, HudiTable):
-        return table.maintenance(**asked, executor=common.elsewhere(), assume_single_writer=assume_single_writer)
+        return table.maintenance(**asked, executor=executor, assume_single_writer=assume_single_writer)
     if assume_single_writer:
         raise OptionError("--assume-single-writer is for Hudi tables; leave it out for an Iceberg table")
-    return table.maintenance(**asked, executor=common.elsewhere())
+    return table.maintenance(**asked, executor=executor)
 
 
 def _show(step: Step, plan: Plan, *, due: bool) -> None:

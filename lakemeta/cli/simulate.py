@@ -14,7 +14,7 @@ from lakemeta.cli.output import show_facts
 from lakemeta.cli.output import table as print_table
 from lakemeta.cli.page import html_option, write_simulation_page
 from lakemeta.cli.phrases import dated
-from lakemeta.cli.steps import ALL_REFUSED
+from lakemeta.cli.steps import ResultShownExit
 from lakemeta.cli.tables import open_table
 from lakemeta.errors import OptionError
 from lakemeta.typed_text import texts
@@ -66,7 +66,7 @@ def simulate(
     else:
         _show(done)
     if done.all_refused:
-        sys.exit(ALL_REFUSED)
+        raise ResultShownExit(OptionError.exit_code, "every value was refused; nothing was changed")
 
 
 def _simulated(

@@ -23,9 +23,19 @@ if TYPE_CHECKING:
     from lakemeta.report import Report
 
 F = TypeVar("F", bound="Callable[..., Any]")
-ALL_REFUSED: Final = 2
 PARTLY_DONE: Final = 4
 INTERRUPTED: Final = 130
+
+
+class ResultShownExit(SystemExit):
+    """The exit of a command that has shown its whole result, what went wrong included; ``sentence`` sums it up."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(code)
+        self.code: int = code
+        self.sentence = sentence
+
+
 assume_single_writer_option = click.option(
     "--assume-single-writer", is_flag=True, help="Go ahead without a lock that lakemeta cannot take."
 )

@@ -50,16 +50,20 @@ def other_tables(catalog: Any, own: str, passed_over: Sequence[str], *, remote: 
 
     ``remote`` says that it is a REST catalog. Raises CatalogError if its namespaces or tables cannot be listed.
     """
-    names = (name for name in _names(catalog) if not _is_passed_over(".".join(name), own, passed_over))
+    names = (name for name in table_names(catalog) if not _is_passed_over(".".join(name), own, passed_over))
     executor = LocalExecutor(_AT_ONCE if remote else 1)
     found = executor.map_batches(partial(_load, catalog), names, batch_size=1)
     return (table for table in found if table is not None)
 
 
-def _names(catalog: Any) -> Iterator[Identifier]:
+def table_names(catalog: Any, top: Identifier = ()) -> Iterator[Identifier]:
+    """The full names of the tables of a pyiceberg catalog, in a namespace and those below it.
+
+    Raises CatalogError if they cannot be listed.
+    """
     from pyiceberg.exceptions import NoSuchNamespaceError
 
-    waiting: list[Identifier] = [()]
+    waiting: list[Identifier] = [top]
     seen: set[Identifier] = set()
     while waiting:
         namespace = waiting.pop()

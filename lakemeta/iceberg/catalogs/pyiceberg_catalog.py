@@ -6,6 +6,7 @@ manifests; the catalog, or pyiceberg for it, writes the metadata.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from lakemeta.errors import CatalogError, CommitConflictError, OptionError, UnsupportedFeatureError
@@ -14,7 +15,7 @@ from lakemeta.iceberg.catalogs.configuration import configuration, not_configure
 from lakemeta.iceberg.catalogs.difference import difference
 from lakemeta.iceberg.catalogs.hadoop import read_metadata
 from lakemeta.iceberg.catalogs.operations import LoadedTable, check_same_table
-from lakemeta.iceberg.catalogs.other_tables import OtherTable, other_tables
+from lakemeta.iceberg.catalogs.other_tables import OtherTable, other_tables, table_names
 from lakemeta.iceberg.catalogs.place import SCHEME
 from lakemeta.iceberg.catalogs.vended import Vended, storage_options
 from lakemeta.iceberg.spec.locations import metadata_root, store_path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lakemeta.storage.contract import Storage
 
 _ANSWER_WITHIN: Final = (30.0, 600.0)  # seconds to connect and to answer; pyiceberg itself waits for ever
+_WILD: Final = frozenset("*?[")
 
 
 class CatalogTableOperations:
@@ -147,6 +149,20 @@ class CatalogTableOperations:
                 f"read; use a catalog that keeps its tables in files"
             )
         return table
+
+
+def tables_of_catalog(url: str, options: Mapping[str, str] | None) -> tuple[str, ...]:
+    """The URLs of the tables that a glob such as ``catalog://NAME/sales.*`` may take, sorted.
+
+    They are those of its namespace, and below it, up to the first part with a wildcard. Raises OptionError and
+    CatalogError.
+    """
+    name, _, pattern = url.removeprefix(SCHEME).partition("/")
+    above = pattern.split(".")[:-1]
+    fixed = tuple(takewhile(lambda part: _WILD.isdisjoint(part), above))
+    return tuple(
+        sorted(f"{SCHEME}{name}/{'.'.join(found)}" for found in table_names(_catalog(name, options or {}), fixed))
+    )
 
 
 def storage_of(table: Any) -> tuple[Storage, str]:
