@@ -117,7 +117,8 @@ def _globs(fields: Fields, around: Surroundings) -> tuple[PlaceGlob, ...]:
 
 
 def _overrides(fields: Fields, around: Surroundings) -> tuple[tuple[Override, ...], tuple[str, ...]]:
-    given = fields.take("override") or []
+    given = fields.take("override")
+    given = [] if given is None else given
     if not isinstance(given, list):
         raise OptionError(f"{fields.where}: override must be a list of tables; write [[override]]")
     found: list[Override] = []

@@ -39,7 +39,7 @@ class PlaceGlob:
     def of(cls, text: str) -> PlaceGlob:
         """Raises OptionError for a text that is no path or URL."""
         scheme, parts = _place(text)
-        if not text or (scheme and _is_wild(parts[0])):
+        if not text or (scheme and (parts == ("",) or _is_wild(parts[0]))):
             raise OptionError(f"{text!r} names no place; begin it with a path, a bucket or the name of a catalog")
         return cls(text.rstrip("/") or "/", scheme, parts)
 
