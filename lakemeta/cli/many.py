@@ -55,7 +55,7 @@ def run(file: Path, *, yes: bool, only: str | None, everything: bool, restart: b
 
     text, now_ms = _read(file), epoch_ms(utc_now())
     absolute = partial(_absolute, file.absolute().parent)
-    around = Surroundings(_known(), now_ms, absolute, lambda name: _read(file.absolute().parent / name))
+    around = Surroundings(known_options(), now_ms, absolute, lambda name: _read(file.absolute().parent / name))
     config = parse_config(text, str(file), around)
     for note in config.notes:
         remark(f"note: {note}", quiet=common.quiet)
@@ -126,7 +126,7 @@ def _open(config: Config, common: Common, executor: Executor | None, url: str, p
     return Opened("Hudi" if is_hudi else "Iceberg", ordered)
 
 
-def _known() -> dict[str, Mapping[str, str]]:
+def known_options() -> dict[str, Mapping[str, str]]:
     """By service of maintenance, the primary name of each spelling of its options."""
     from lakemeta.hudi.duties import DUTIES as OF_HUDI
     from lakemeta.iceberg.duties import DUTIES as OF_ICEBERG

@@ -181,7 +181,10 @@ def _services(
         if (enable := inner.truth("enable")) is not None:
             enabled[service] = enable
         for name, value in flat(inner.rest()):
-            settings[service, _primary(name, service, around.known, inner.where)] = _value(inner, name, value, around)
+            option = _primary(name, service, around.known, inner.where)
+            said = _value(inner, name, value, around)
+            if settings.setdefault((service, option), said) != said:
+                raise OptionError(f"{inner.where}: {option} is given twice with different values; give it once")
     return settings, at_least, enabled
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _AGE: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([dhm])", re.ASCII)
+_MOST: Final = 1e9  # of minutes and hours
 _UNIT_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 
 
@@ -59,8 +60,8 @@ class Fields:
         value = self.take(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
-            raise self.wrong(name, value, f"a number from {least:g} on")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= _MOST:
+            raise self.wrong(name, value, f"a number from {least:g} to {_MOST:g}")
         return float(value)
 
     def whole(self, name: str, least: int = 0) -> int | None:

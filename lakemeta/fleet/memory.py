@@ -7,16 +7,19 @@ A line is a run that began (``run``: what was asked for), a visit of a table (``
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from lakemeta.errors import CorruptMetadataError
 from lakemeta.fleet.budget import Spent
 from lakemeta.fleet.schedule import Visit
+from lakemeta.typed_text import LONG_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_MOST_HOURS: Final = 1e9
 
 
 @attrs.frozen
@@ -77,7 +80,7 @@ def parse_memory(text: str, file: str) -> Memory:
         try:
             found = json.loads(line)
             if "run" in found:
-                run = Unfinished(str(found["run"]), int(found["at"]), int(found["at"]))
+                run = Unfinished(str(found["run"]), _count(found["at"]), _count(found["at"]))
             elif "ended" in found:
                 run = None
             else:
@@ -110,8 +113,17 @@ def visit_line(visit: Visit) -> str:
 
 
 def _visit(found: Any) -> Visit:
-    numbers = {name: int(found[name]) for name in ("code", "files", "bytes")}
-    return Visit(str(found["visit"]), int(found["at"]), float(found["hours"]), left=bool(found["left"]), **numbers)
+    numbers = {name: _count(found[name]) for name in ("code", "files", "bytes")}
+    hours = found["hours"]
+    if not 0 <= hours <= _MOST_HOURS:
+        raise ValueError(hours)
+    return Visit(str(found["visit"]), _count(found["at"]), float(hours), left=bool(found["left"]), **numbers)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= LONG_MAX:
+        raise ValueError(value)
+    return value
 
 
 def _line(value: Mapping[str, Any]) -> str:

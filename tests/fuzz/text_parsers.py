@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lakemeta import moments, paths
 from lakemeta.cli import options as cli
 from lakemeta.errors import LakemetaError
+from lakemeta.fleet.config import Surroundings, parse_config
+from lakemeta.fleet.memory import parse_memory
+from lakemeta.fleet.policies import parse_policies
 from lakemeta.hudi.files import names
 from lakemeta.hudi.options import CleanOptions
 from lakemeta.hudi.rollback.requests import parse_marker
@@ -64,6 +67,9 @@ def text_parsers(of: Callable[..., Parser], metadata: TableMetadata) -> list[Par
         of("value from json", ["2020-01-01", "10:00:00.5", "0aff", "1.20", "12"], _json_values),
         *(of(f"options of {n}", [_OPTIONS[n]], partial(_optioned, p)) for n, p in _option_parsers(metadata)),
         of("storage options", _STORAGE, partial(_optioned, s3fs_arguments)),
+        of("file of a run", [_RUN], lambda t: parse_config(t, WHERE, _AROUND).of("/lake/gold/t")),
+        of("policies", [_POLICIES], lambda t: parse_policies(t, WHERE, _KNOWN, 1_790_000_000_000)),
+        of("memory of runs", [_MEMORY], lambda t: parse_memory(t, WHERE)),
     ]
 
 
@@ -103,6 +109,30 @@ def _optioned(parse: Callable[[dict[str, str]], object], text: str) -> object:
     return None
 
 
+_KNOWN = {service: {name: name for name in ("older_than", "retain_last")} for service in ("expire-snapshots", "clean")}
+_KNOWN.update({service: {"spec_id": "spec_id"} for service in ("rewrite-manifests", "rewrite-data-files")})
+_AROUND = Surroundings(_KNOWN, 1_790_000_000_000, lambda glob: glob, lambda _: _POLICIES)
+_RUN = """tables = ["/lake/**", "s3://lake/*"]
+policies = ["p.json"]
+budget = {bytes = "1GiB", minutes = 1.5}
+[schedule]
+shortest-hours = 2
+[service.expire-snapshots]
+older_than = "7d"
+retain_last = 5
+[[override]]
+tables = ["/lake/gold/**"]
+[override.service.expire-snapshots]
+older_than = 2026-01-01T00:00:00Z
+"""
+_POLICIES = """[{"name": "p", "type": "system.snapshot-expiry", "content": {"version": "2025-02-03", "enable": true,
+"config": {"min_snapshot_to_keep": 1, "max_snapshot_age_days": 2, "max_ref_age_days": 3}}},
+{"policy-type": "system.metadata-compaction", "content": "{\\"enable\\": false, \\"config\\": {\\"spec_id\\": 1}}"}]"""
+_MEMORY = """{"visit":"/a","at":17,"hours":24.0,"code":3,"left":false,"files":1,"bytes":7}
+{"run":"abc","at":18}
+{"visit":"/b","at":19,"hours":48.0,"code":0,"left":true,"files":0,"bytes":0}
+{"ended":20}
+"""
 _TYPES = ("decimal(9, 2)", "fixed[4]", "long", "timestamptz_ns", "uuid", "geometry(srid:4326)")
 _KINDS = [primitive_from_name(n) for n in ("int", "long", "double", "date", "timestamptz", "string", "uuid", "binary")]
 

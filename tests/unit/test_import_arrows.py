@@ -238,6 +238,14 @@ def test_nothing_imports_the_command_line() -> None:
     assert found.keys() <= {"lakemeta.__main__"}
 
 
+def test_only_the_command_line_imports_the_fleet() -> None:
+    """Runs over many tables lie above everything that maintains one."""
+    found = arrows(
+        lambda _: ["lakemeta.fleet"], typing=True, of=lambda m: not starts(m, ["lakemeta.cli", "lakemeta.fleet"])
+    )
+    assert not found
+
+
 def test_only_the_remote_storage_imports_fsspec() -> None:
     """fsspec is known in one place."""
     users = {m for m in modules() if [n for n in imports(m) if starts(n, ["fsspec"])]}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemeta.cli.many import _known
+from lakemeta.cli.many import known_options
 from lakemeta.cli.option_list import option_tables
 from lakemeta.errors import OptionError
 from lakemeta.fleet.budget import Budget
@@ -18,12 +20,13 @@ from lakemeta.fleet.config import Config, Surroundings, parse_config
 from lakemeta.fleet.part import Part, merge
 from lakemeta.fleet.policies import parse_policies
 from lakemeta.fleet.safer import SAFER, safer
+from lakemeta.fleet.schedule import Schedule
 from lakemeta.iceberg.expire.options import ExpireOptions
 from lakemeta.iceberg.orphans.options import OrphanOptions
 
 DAY = 86_400_000
 NOW = 1_790_000_000_000
-KNOWN = _known()
+KNOWN = known_options()
 
 
 def parsed(text: str, **files: str) -> Config:
@@ -128,6 +131,17 @@ def test_the_order_of_services() -> None:
     assert Part(services=own[::-1]).order(own) == own[::-1]
 
 
+def test_the_examples_of_the_page() -> None:
+    """They are files that are taken, and the names of defaults are those of the code."""
+    page = (Path(__file__).parents[3] / "docs/many-tables.md").read_text(encoding="utf-8")
+    whole, schedule = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    config = parsed(whole)
+    assert config.of("/lake/gold/t").settings["expire-snapshots", "older_than"] == str(NOW - 90 * DAY)
+    assert config.of("/lake/scratch/t").skip
+    assert config.budget == Budget(100_000, 500 * 2**30, 120)
+    assert parsed(T + schedule).schedule == Schedule() == config.schedule
+
+
 T = 'tables = ["/lake/**"]\n'
 OVERRIDES = "[[override]]\ntables = ['/lake/a*']\n{}\n[[override]]\ntables = ['/lake/*b']\n{}\n"
 
@@ -142,7 +156,7 @@ OVERRIDES = "[[override]]\ntables = ['/lake/a*']\n{}\n[[override]]\ntables = ['/
         (T + "[budgets]", "did you mean budget?"),
         (T + "[budget]\nbyte = 1", "did you mean bytes?"),
         (T + "[budget]\nbytes = '1 GB of'", "or a size as 128MiB"),
-        (T + "[budget]\nminutes = -1", "must be a number from 0 on"),
+        (T + "[budget]\nminutes = -1", "must be a number from 0 to 1e+09"),
         (T + "[schedule]\nshortest = 1", "did you mean shortest-hours?"),
         (T + "[schedule]\nshortest-hours = 10000", "must not be less than"),
         (T + "[service.expire-snapshot]", "unknown service expire-snapshot; did you mean expire-snapshots?"),
@@ -152,6 +166,10 @@ OVERRIDES = "[[override]]\ntables = ['/lake/a*']\n{}\n[[override]]\ntables = ['/
         (T + "[service.expire-snapshots]\nat-least = 0", "at-least"),
         (T + "[service.expire-snapshots]\nsnapshot_ids = [1, 2]", "is of one table; give it in an [[override]]"),
         (T + "[service.clean]\nhoodie.clean.comits.retained = 1", "did you mean hoodie.clean.commits.retained?"),
+        (
+            T + "[service.clean]\n'hoodie.cleaner.policy' = 'A'\n'hoodie.clean.policy' = 'B'",
+            "hoodie.clean.policy is given twice",
+        ),
         (T + "proof = 'some'", "one of full, sample, off"),
         (T + "max-share = 101", "a percentage"),
         (T + "tables-at-once = 1000", "from 1 to 64"),

@@ -112,7 +112,7 @@ def test_going_on_and_beginning_anew() -> None:
     assert due(["a", "c"], anew.visits, 2 * HOUR) == ("a",)
 
 
-@pytest.mark.parametrize("line", ["x", "1", "{}", '{"visit":"a"}', '{"run":"k","at":"x"}'])
+@pytest.mark.parametrize("line", ["x", "1", "{}", '{"visit":"a"}', '{"run":"k","at":"x"}', '{"run":"k","at":-1}'])
 def test_damage_is_one_sentence(line: str) -> None:
     """It names the line and the file."""
     with pytest.raises(CorruptMetadataError, match=r"line 1 of f cannot be read"):
