@@ -69,9 +69,11 @@ def run(file: Path, *, yes: bool, only: str | None, everything: bool, restart: b
         if glob is not None and not any(glob.matches(table.url) for table in found):
             raise OptionError(f"--only {only} takes none of the tables of {file}; check it")
         selection = select(found, config, memory, asked, now_ms)
+        earlier = () if selection.resumed is None else selection.resumed.visits
         if selection.resumed is not None:
-            done = len(selection.resumed.done)
-            remark(f"going on with an interrupted run, {done:,} of its tables are done", quiet=common.quiet)
+            wrong = sum(visit.code != 0 for visit in earlier)
+            said = f"{len(selection.resumed.done):,} of its tables are done, {wrong:,} of them not well"
+            remark(f"going on with an interrupted run: {said}", quiet=common.quiet)
         rows = []
         for row in Run(config, selection, memory, asked, journal, opening).rows():
             rows.append(row)
@@ -83,7 +85,7 @@ def run(file: Path, *, yes: bool, only: str | None, everything: bool, restart: b
     if common.output != "jsonl":
         with unheard():
             show_rows(rows, selection.resting, common.output, applied=yes)
-    if code := worst(row.code for row in rows):
+    if code := worst([row.code for row in rows] + [visit.code for visit in earlier]):
         raise ResultShownExit(code, "not every table was done; each says why")
 
 

@@ -149,15 +149,18 @@ def check_resumes(run: Run, lake: Lake, monkeypatch: pytest.MonkeyPatch, count: 
     first = {row["table"]: row for row in map(json.loads, result.out.splitlines()[:-1])}
     assert len(first) == count
     result = run("run", lake.file, "--yes", "--output", "jsonl")
-    assert f"going on with an interrupted run, {count} of its tables are done" in result.err
+    wrong = sum(row["exit_code"] != 0 for row in first.values())
+    assert f"going on with an interrupted run: {count} of its tables are done, {wrong} of them not well" in result.err
+    assert result.code == 3  # also if what was not well had been done before
     second = rows(result)
     assert not first.keys() & second.keys()
     check_done(lake, {**first, **second})
 
 
-def test_an_interrupted_run_resumes(run: Run, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After three tables, of which one was broken."""
-    check_resumes(run, lake, monkeypatch, 3)
+@pytest.mark.parametrize("count", [3, 5])
+def test_an_interrupted_run_resumes(run: Run, lake: Lake, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """After the broken table, and after the refused one too."""
+    check_resumes(run, lake, monkeypatch, count)
 
 
 def test_an_interrupted_run_begins_anew(run: Run, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
