@@ -118,8 +118,8 @@ class Run:
     def _record(self, row: Row) -> None:
         before = self.memory.visits.get(row.table)
         hours = self.config.schedule.next_interval(None if before is None else before.hours, row.moved)
-        if row.code and before is not None:
-            hours = before.hours  # a visit that did not end well says nothing of how often is often enough
+        if before is not None and (row.code or row.left):
+            hours = before.hours  # a visit that was cut short says nothing of how often is often enough
         visited = Visit(
             row.table, self._env.now_ms(), hours, row.code, bool(row.left), files=row.files, bytes=row.bytes
         )

@@ -6,7 +6,8 @@ Rules of this module:
 2. From then on the interval doubles, up to ``longest_hours``, after a visit that moved less than ``little`` bytes, and
    halves, down to ``shortest_hours``, after one that moved ``much`` or more. Bytes that were freed, quarantined or
    newly written count.
-3. A visit that did not end well, or left a service for want of budget, is made up for at once.
+3. A visit that did not end well, or left a service for want of budget, is made up for at once and leaves the interval
+   as it is.
 4. A table is due a tenth of its interval early, so that seconds do not make a daily run miss a day.
 """
 

@@ -16,6 +16,7 @@ from lakemeta.fleet.memory import Memory
 from lakemeta.fleet.part import Part
 from lakemeta.fleet.place_globs import PlaceGlob
 from lakemeta.fleet.running import Run
+from lakemeta.fleet.schedule import Visit
 from lakemeta.fleet.selection import Asked, select
 from lakemeta.fleet.visiting import Opened
 from lakemeta.maintenance import Duty, Step, files_gained
@@ -98,6 +99,15 @@ def test_budgets_of_the_run_and_of_tables(tmp_path: Path) -> None:
     memory = Journal(tmp_path / "s.jsonl").load()
     now_ms = max(visit.at_ms for visit in memory.visits.values())
     assert set(select(map(Found, TABLES), settings, memory, ASKED, now_ms).tables) == {*TABLES[:2], *TABLES[5:]}
+
+
+def test_the_interval_of_visits(tmp_path: Path) -> None:
+    """It doubles after a visit that moved little, and is what it was after one that was cut short."""
+    earlier = {table: Visit(table, 0, 48, left=True) for table in TABLES}
+    settings = config(budget=Budget(files=5), tables_at_once=1)
+    assert all(run(tmp_path, Lake(), settings, Memory(earlier)).rows())
+    visits = Journal(tmp_path / "s.jsonl").load().visits
+    assert [visits[table].hours for table in TABLES] == [96, 96, *[48] * 6]
 
 
 def test_a_service_that_fails_unforeseen(tmp_path: Path) -> None:
