@@ -104,6 +104,7 @@ def test_nothing_is_done_without_yes(run: Run, lake: Lake) -> None:
     assert result.out.endswith("Nothing was changed: --yes does what is due.\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_the_others_are_done(run: Run, lake: Lake, at_once: int) -> None:
     """A second run visits only what did not end well, unless all is asked for."""

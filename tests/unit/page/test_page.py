@@ -197,6 +197,7 @@ def test_the_script_shows_texts(tmp_path: Path) -> None:
     assert spelled in found["moments"][0]
 
 
+@pytest.mark.slow
 @needs_node
 def test_many_operations(tmp_path: Path) -> None:
     """Rows are made as they come into view, the last one too; a search finds one in 100,000."""
