@@ -1,6 +1,6 @@
 """A process that is killed at any moment leaves a whole table, and another run completes its work.
 
-``LAKEMETA_KILLS`` (24) blows of ``LAKEMETA_FAULT_SEED`` (1), on disks and S3 in turn. ``python -m faults.many_kills``
+``LAKEMETA_KILLS`` (16) blows of ``LAKEMETA_FAULT_SEED`` (1), on disks and S3 in turn. ``python -m faults.many_kills``
 does many.
 """
 
@@ -13,7 +13,7 @@ from faults.kills import strikes
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("LAKEMETA_KILLS", "24"))
+KILLS = int(os.environ.get("LAKEMETA_KILLS", "16"))
 SEED = int(os.environ.get("LAKEMETA_FAULT_SEED", "1"))
 
 

@@ -1,7 +1,7 @@
 """Damaged metadata ends in an error of ours or in a table that has lost nothing: never in a crash, a hang, a lost row.
 
 Mutations of real tables of both formats and of our own, of bytes and of what they say. The suite does the first
-``LAKEMETA_FUZZ_COUNT`` (600) of ``LAKEMETA_FUZZ_SEED`` (1), the same ones on every machine. What once went wrong is
+``LAKEMETA_FUZZ_COUNT`` (400) of ``LAKEMETA_FUZZ_SEED`` (1), the same ones on every machine. What once went wrong is
 kept in ``corpus`` and tried each time.
 """
 
@@ -16,7 +16,7 @@ from fuzz import runner, tables
 pytestmark = pytest.mark.slow
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
-COUNT = int(os.environ.get("LAKEMETA_FUZZ_COUNT", "600"))
+COUNT = int(os.environ.get("LAKEMETA_FUZZ_COUNT", "400"))
 SEED = int(os.environ.get("LAKEMETA_FUZZ_SEED", "1"))
 
 
